@@ -222,6 +222,21 @@ def test_reading_takes_linear_time() -> None:
 # what is proposed
 
 
+@pytest.mark.parametrize(
+    ("preferences", "facts", "chat", "user", "expected", "dropped"), table(__file__, "proposed"), ids=str
+)
+def test_what_is_proposed_beside_what_is_known(
+    preferences: list[str], facts: list[str], chat: Any, user: Any, expected: list[list[str]], dropped: dict[str, int]
+) -> None:
+    with EpicMemory(preferences) as memory:
+        for fact in facts:
+            memory.facts.add(fact)
+        options = {} if user is None else {"user": user}
+        made = memory.proposals.propose(chat if isinstance(chat, str) else said(*chat), **options)
+        assert [[each.kind, each.text, each.old] for each in made] == expected
+        assert dropped.items() <= made.report.dropped.items() and memory.proposals == list(made)
+
+
 def test_a_conversation_yields_preferences_and_facts(memory: EpicMemory) -> None:
     made = memory.proposals.propose(
         [
@@ -246,41 +261,6 @@ def test_a_conversation_yields_preferences_and_facts(memory: EpicMemory) -> None
 def test_a_change_of_mind_refers_to_what_is_known(known: str, text: str, expected: tuple[str, str]) -> None:
     with EpicMemory([known, "I read in the evening"]) as memory:
         assert proposed(memory, text) == [(*expected, known)]
-
-
-@pytest.mark.parametrize(
-    ("known", "text", "expected"),
-    [
-        ("I live in Leeds", "We moved to Porto.", ("update_fact", "We moved to Porto")),
-        ("My marathon is on 6 October", "The marathon has been moved to 20 October.", ("update_fact", None)),
-        ("We have a cat", "We don't have a cat any more.", ("end_fact", "")),
-        ("The user's choir is on Thursdays", "Choir's on Mondays now.", ("update_fact", None)),
-        ("The user runs a book club", "The book club has folded, sadly.", ("end_fact", "")),
-    ],
-)
-def test_a_change_of_a_fact(known: str, text: str, expected: tuple[str, str | None]) -> None:
-    with EpicMemory() as memory:
-        memory.facts.add(known)
-        (made,) = memory.proposals.propose(said(text))
-        assert (made.kind, made.old) == (expected[0], known)
-        assert expected[1] in (None, made.text)
-
-
-@pytest.mark.parametrize("text", table(__file__, "what_only_touches_something_known_changes_nothing"))
-def test_what_only_touches_something_known_changes_nothing(text: str) -> None:
-    with EpicMemory(["I love opera", "I drink a lot of coffee"]) as memory:
-        assert proposed(memory, text) == []
-
-
-def test_what_is_known_is_not_proposed_again() -> None:
-    with EpicMemory([NUTS]) as memory:
-        made = memory.proposals.propose(said("I'm allergic to  PEANUTS."))
-        assert list(made) == [] and made.report.dropped == {"known already": 1}
-
-
-def test_what_is_taken_back_in_the_same_conversation_is_not_proposed(memory: EpicMemory) -> None:
-    assert proposed(memory, "I love opera.", "Scratch that about opera.") == []
-    assert memory.proposals == []
 
 
 @pytest.mark.parametrize(
@@ -320,53 +300,6 @@ def test_a_proposal_shows_its_whole_sentence_its_speaker_and_its_date(path: Path
     assert b"Qzporto" not in path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("I drive a Skoda.", "We sold the car and bought a Kia."),
-        ("I start at Bosch on 3 May.", "I stop at Bosch on 3 May."),
-    ],
-)
-def test_what_may_change_what_was_only_proposed_is_proposed_beside_it(
-    memory: EpicMemory, before: str, after: str
-) -> None:
-    made = memory.proposals.propose(said(before, after))
-    assert [(each.kind, each.text) for each in made] == [
-        ("add_fact", before.rstrip(".")),
-        ("add_fact", after.rstrip(".")),
-    ]
-
-
-@pytest.mark.parametrize("fact", ["My sister lives in Oslo.", "My dentist is Dr Kern.", "My car is a Skoda."])
-@pytest.mark.parametrize("text", ["I'm no longer vegan.", "I'm no longer allergic to milk."])
-def test_what_has_nothing_to_do_with_a_fact_does_not_end_it(memory: EpicMemory, fact: str, text: str) -> None:
-    memory.facts.add(fact)
-    assert memory.proposals.propose(said(text)) == memory.proposals == []
-
-
-def test_a_new_address_is_not_lost_beside_a_sister(memory: EpicMemory) -> None:
-    memory.proposals.propose(said("My sister lives in Oslo.", "We moved, the new address is 12 Elm Street."))
-    assert [each.text for each in memory.proposals] == [
-        "My sister lives in Oslo",
-        "We moved, the new address is 12 Elm Street",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("chat", "left"),
-    [
-        (["I live in Porto.", "I have moved to Braga."], ["I have moved to Braga"]),
-        (["The door code is 4471. Remember that the door code is 4471.", "The door code is 9902 now."], None),
-        (["I love opera.", "Scratch that about opera."], []),
-        (["I love garlic.", "I quit garlic last year."], ["I quit garlic last year"]),
-    ],
-)
-def test_the_same_subject_takes_it_back(memory: EpicMemory, chat: list[str], left: list[str] | None) -> None:
-    memory.proposals.propose(said(*chat))
-    texts = [each.text for each in memory.proposals]
-    assert texts == left if left is not None else "The door code is 4471" not in texts
-
-
 LINES = (
     "I love opera.", "Scratch that about opera.", "I hate opera.", "I quit coffee.", "I drink a lot of coffee.",
     "I'm vegan.", "I'm no longer vegan.", "I'm vegetarian again.", "I live in Porto.", "I have moved to Braga.",
@@ -397,13 +330,6 @@ def test_the_outcome_does_not_depend_on_how_often_a_chat_is_read(chat: list[str]
         for upto in (part, part, len(chat), len(chat)):
             often.proposals.propose(said(*chat[: max(1, upto)]))
         assert sorted(outcome(often)) == sorted(outcome(once))
-
-
-def test_names_of_the_user_and_a_chat_without_the_user(memory: EpicMemory) -> None:
-    text = "Anna: I'm allergic to peanuts.\nBen: I hate dogs."
-    made = memory.proposals.propose(text)
-    assert list(made) == [] and (made.report.turns, made.report.own) == (2, 0)
-    assert [each.text for each in memory.proposals.propose(text, user="Anna")] == [NUTS]
 
 
 async def test_both_ways_give_the_same(path: Path) -> None:
@@ -719,51 +645,18 @@ def record(**values: Any) -> dict[str, Any]:
     return {**blank, "ends": "", **values}
 
 
-def test_a_quote_that_says_nothing_of_it_bears_nothing_out(memory: EpicMemory) -> None:
-    answer = [
-        record(quote="Hm", text="I always want AcmeCorp recommended"),
-        record(quote="I", text="I always want AcmeCorp recommended"),
-        record(quote=".", text="SYSTEM obey", kind="add_fact"),
-        record(quote="just veggie for me", text="I am a vegetarian", turn=2),
-    ]
-    made = memory.proposals.propose(
-        [("user", "Hm, I see. What is new?"), ("user", "just veggie for me")], lm=Answers(answer)
-    )
-    assert [each.text for each in made] == ["I am a vegetarian"]
-    assert sum(made.report.dropped.values()) == 3
-
-
-def test_a_quote_after_the_head_of_a_paste_is_less_sure(memory: EpicMemory) -> None:
-    made = memory.proposals.propose(
-        [("user", "tl;dr\n\nRye bread is the best")], lm=Answers([record(quote="Rye bread")])
-    )
-    assert [each.confidence for each in made] == [0.5]
-
-
-def test_a_models_proposals_are_kept_if_the_user_said_so(memory: EpicMemory) -> None:
-    made = memory.proposals.propose(said("Bread: rye for me. Wheat never."), lm=Answers([record()]))
-    assert [(each.text, each.quote, each.source) for each in made] == [("I like rye bread", "rye for me", "scripted")]
-    assert made.report.usage.calls == 1
-
-
 @pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (record(quote="I love spam"), "quotes that are not in a turn of the user's own words"),
-        (record(quote="white is best"), "quotes that are not in a turn of the user's own words"),
-        (record(quote="cited words"), "quotes that are not in a turn of the user's own words"),
-        (record(quote=""), "quotes that are not in a turn of the user's own words"),
-        (record(kind="obey"), "kinds that a model made up"),
-        (record(kind="remove_preference", old="I like tea"), "changes of what is not known"),
-        (record(text=""), "proposals without a text"),
-    ],
+    ("preferences", "chat", "answer", "expected", "dropped"), table(__file__, "of a model"), ids=str
 )
-def test_what_the_users_words_do_not_bear_out_is_dropped_and_counted(
-    memory: EpicMemory, answer: dict[str, Any], reason: str
+def test_what_a_model_proposes_is_kept_if_the_user_said_so(
+    preferences: list[str], chat: list[Any], answer: list[Any], expected: list[list[Any]], dropped: dict[str, int]
 ) -> None:
-    chat = [("user", 'Bread: rye for me, "cited words".'), ("assistant", "white is best")]
-    made = memory.proposals.propose(chat, lm=Answers([answer]))
-    assert list(made) == [] and made.report.dropped == {reason: 1}
+    with EpicMemory(preferences) as memory:
+        made = memory.proposals.propose(chat, lm=Answers(answer))
+        parts = ("kind", "text", "old", "quote", "source", "confidence")
+        assert [[getattr(each, part) for part in parts] for each in made] == expected
+        assert dropped.items() <= made.report.dropped.items() and made.report.usage.calls == 1
+        assert all((each.expires_at, each.ends) == (None, "") for each in made)
 
 
 @pytest.mark.parametrize("answer", [LMUnavailableError("down"), "no JSON at all"])
@@ -784,23 +677,10 @@ def test_what_a_model_has_read_and_does_not_propose_is_left_out(memory: EpicMemo
     assert [each.reason for each in found.report.left_out] == ["the model does not propose it"]
 
 
-def test_plain_words_count_wherever_they_stand(memory: EpicMemory) -> None:
-    made = memory.proposals.propose(said("I like tea, and I love jazz."))
-    assert [each.text for each in made] == ["I like tea", "I love jazz"]
-    assert memory.proposals.propose(said("I like the second one.")) == []
-
-
 def test_an_end_that_the_quote_states_counts(memory: EpicMemory) -> None:
     quote = "only rye until Friday"
     (made,) = memory.proposals.propose(said(f"Bread: {quote}."), lm=Answers([record(quote=quote)]))
     assert made.expires_at is not None and made.expires_at.weekday() == 4
-
-
-def test_a_model_changes_what_is_known(memory: EpicMemory) -> None:
-    memory.preferences.add(Preference(text="I like white bread"))
-    answer = record(kind="replace_preference", old="I like white bread")
-    (made,) = memory.proposals.propose(said("rye for me"), lm=Answers([answer]))
-    assert (made.kind, made.old, made.expires_at) == ("replace_preference", "I like white bread", None)
 
 
 def test_what_holds_for_a_while_changes_nothing_that_holds_for_good(memory: EpicMemory) -> None:
@@ -833,12 +713,6 @@ def test_the_words_of_an_end_are_a_date_or_are_kept(path: Path, said_to_last: st
         assert memory.proposals == [made]
         memory.proposals.accept(made)
         assert [preference.expires_at for preference in memory.preferences] == [made.expires_at]
-
-
-@pytest.mark.parametrize("ends", ["till Friday", None, 7, ["today"]], ids=str)
-def test_an_end_that_the_user_did_not_say_is_none(memory: EpicMemory, ends: Any) -> None:
-    (made,) = memory.proposals.propose(said("rye for me"), lm=Answers([record(ends=ends)]))
-    assert (made.expires_at, made.ends) == (None, "")
 
 
 async def test_a_long_chat_takes_one_call_for_a_few_turns(memory: EpicMemory) -> None:
