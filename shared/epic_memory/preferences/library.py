@@ -61,31 +61,25 @@ class Library:
 
     def __init__(self, known: Sequence[Known]) -> None:
         self.known = known
-        self._encoder = default_encoder()
-        self._vectors = embed(self._encoder, [one.text for one in known])
-        self._sides: dict[int, tuple[FloatArray, FloatArray]] = {}
+        self._vectors = embed(default_encoder(), [one.text for one in known])
+        self._sides: dict[int, FloatArray] = {}
         self._lent: dict[Preference, Expansion | None] = {}
 
     def borrow(self, preferences: Sequence[Preference]) -> list[Expansion | None]:
         """Return an expansion for each preference, or None if no preference near enough points the same way."""
-        if not preferences or not self.known:
-            return [None] * len(preferences)
-        # The filter, the verifier and the steering of one memory ask for the same preferences.
-        lent = self._lent
-        new = [preference for preference in dict.fromkeys(preferences) if preference not in lent]
-        if new:
-            near = embed(self._encoder, [preference.text for preference in new]) @ self._vectors.T
-            found = {one: self._borrowed(one, row) for one, row in zip(new, near, strict=True)}
-            lent = lent | found
-            self._lent = lent if len(lent) <= _REMEMBERED else found
-        return [lent[preference] for preference in preferences]
+        lent = self._lent  # the filter, the verifier and the steering of a memory ask for the same preferences
+        if new := [one for one in dict.fromkeys(preferences) if self.known and one not in lent]:
+            near = embed(default_encoder(), [preference.text for preference in new]) @ self._vectors.T
+            lent = lent | {one: self._borrowed(one, row) for one, row in zip(new, near, strict=True)}
+            self._lent = lent if len(lent) <= _REMEMBERED else {}
+        return [lent.get(preference) for preference in preferences]
 
     def _borrowed(self, preference: Preference, near: FloatArray) -> Expansion | None:
         weights = BorrowingWeights.shipped()
         aspects = aspects_of(preference)
         if not aspects.understood:
             return None  # it is unknown which phrases are liked and which are avoided
-        phrases = embed(self._encoder, [*aspects.liked, *aspects.avoided])
+        phrases = embed(default_encoder(), [*aspects.liked, *aspects.avoided])
         liked, avoided = phrases[: len(aspects.liked)], phrases[len(aspects.liked) :]
         chosen: list[int] = []
         for place in np.argsort(-near, kind="stable")[:_LOOKED_AT].tolist():
@@ -113,12 +107,11 @@ class Library:
             source="bundled",
         )
 
-    def _sides_at(self, place: int) -> tuple[FloatArray, FloatArray]:
-        """Return the embeddings of the phrases that follow a preference and of those that break it, each `(d,)`."""
+    def _sides_at(self, place: int) -> FloatArray:
+        """Return the embeddings of the phrases that follow a preference and of those that break it, `(2, d)`."""
         if place not in self._sides:
             one = self.known[place]
-            vectors = embed(self._encoder, [", ".join(one.follows), ", ".join(one.breaks)])
-            self._sides[place] = (vectors[0], vectors[1])
+            self._sides[place] = embed(default_encoder(), [", ".join(one.follows), ", ".join(one.breaks)])
         return self._sides[place]
 
 
@@ -136,9 +129,8 @@ def _opposed(one: Aspects, other: Aspects) -> bool:
 def default_library() -> Library:
     """Return the bundled library, loaded once for each process."""
     packed = (files("epic_memory") / "data" / "library.txt.xz").read_bytes()
-    lines = lzma.decompress(packed).decode().splitlines()
-    parts = [tuple(line.split("|")) for line in lines]
-    return Library([Known(lines[start], *parts[start + 1 : start + 4]) for start in range(0, len(lines), 4)])
+    parts = [tuple(line.split("|")) for line in lzma.decompress(packed).decode().splitlines()]
+    return Library([Known(parts[start][0], *parts[start + 1 : start + 4]) for start in range(0, len(parts), 4)])
 
 
 def borrowed(preferences: Sequence[Preference]) -> list[Expansion | None]:

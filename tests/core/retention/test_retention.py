@@ -113,6 +113,7 @@ class TestChoose:
     def test_a_preference_keeps_its_floor_and_the_next_one_goes(self) -> None:
         entries = held(6, preferences=[0, 0, 0, 1, -1, -1])
         assert choose(np.arange(0), held(0), np.array([], dtype=np.int64), 100, 0).tolist() == []
+        assert choose(np.arange(2), held(2), np.array([0, 1]), 1, 0).tolist() == [0, 1]
         assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 3, 1).tolist() == [0, 1, 4]
         assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 99, 2).tolist() == [0]
         assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 99, 10).tolist() == []
