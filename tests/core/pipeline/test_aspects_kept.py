@@ -403,31 +403,9 @@ def test_a_preference_that_does_not_fit_is_not_sent() -> None:
     assert len(lm.sent) == 1
 
 
-BOTH = Aspects(liked=("night trains",), avoided=("flights", "buses"), firmness=0.5, scope="in Europe", source="model")
-PLAIN = {"liked": ["night trains"], "avoided": ["flights", "buses"], "firmness": "mild", "scope": "in Europe"}
-
-
 def reading_of(answer: str) -> AspectReading:
     (reading,) = AspectReader(Own(lambda messages: answer), backoff=0).read(["tea"])
     return reading
-
-
-SHAPES = {
-    "as asked": json.dumps(PLAIN),
-    "one text for a list": json.dumps({**PLAIN, "liked": "night trains"}),
-    "twice the same": f"{json.dumps(PLAIN)}\n{json.dumps(PLAIN)}",
-    "phrases that are none": json.dumps({**PLAIN, "avoided": ["flights.", "-", "Flights", "", None, "none", "buses"]}),
-    "in a list": json.dumps([PLAIN]),
-    "capitals": json.dumps({key.title(): value for key, value in PLAIN.items()}),
-    "both sides": json.dumps({**PLAIN, "liked": ["night trains", "Buses"]}),
-    "a sentence for a word": json.dumps({**PLAIN, "firmness": "mild, I think"}),
-    "sloppy": f"{{'liked': ['night trains'], avoided: {PLAIN['avoided']}, 'firmness': 'mild', 'scope': 'in Europe',}}",
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_answers_are_read_in_many_shapes(shape: str) -> None:
-    assert reading_of(SHAPES[shape]).aspects == BOTH
 
 
 @pytest.mark.parametrize(

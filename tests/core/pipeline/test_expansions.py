@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from epic_memory.types import BuildReport
 from epic_memory.types.preferences import Aspects, Expansion
 from helpers import HashEncoder, KeepAll, imported, method, settled
 from scripted import SEA, TRAIN, WINE, Own, Scripted, preference_read, verifier_of
+from tables import table
 
 SAID = Aspects(liked=("quiet inns",), avoided=("casinos",), firmness=1.0)
 OWN = Expansion(questions=("Where shall I stay?",), follows=("a family-run inn",), breaks=("a floor of slot machines",))
@@ -268,30 +270,6 @@ def test_what_the_user_says_in_the_meantime_is_not_overwritten() -> None:
 
 # what models answer
 
-PLAIN = {
-    "liked": ["tea"],
-    "avoided": ["coffee"],
-    "firmness": "strict",
-    "scope": "",
-    "questions": ["What, if any, should I order?", "Where do we meet?"],
-    "follows": ["green tea", "a tea house"],
-    "breaks": ["an espresso bar"],
-}
-TEA = Aspects(liked=("tea",), avoided=("coffee",), firmness=1.0, source="model")
-EXPANDED = Expansion(
-    **{part: tuple(PLAIN[part]) for part in ("questions", "follows", "breaks")},  # type: ignore[arg-type]
-    source="model",
-)
-SHAPES = {
-    "as asked": json.dumps(PLAIN),
-    "on both sides": json.dumps(
-        {**PLAIN, "follows": [*PLAIN["follows"], "Milk"], "breaks": [*PLAIN["breaks"], "milk."]}
-    ),
-    "phrases that are none": json.dumps({**PLAIN, "breaks": ["...", "none", 5, None, "x" * 161, "an espresso bar"]}),
-    "numbered twice": json.dumps({**PLAIN, "follows": ["1. green tea", "2. a tea house", "3. Green Tea"]}),
-    "control characters": json.dumps({**PLAIN, "follows": ["green\n\x9b tea", "a\u2028tea \u202ehouse\x00"]}),
-}
-
 
 def read_answer(answer: str) -> tuple[Aspects | None, Expansion | None]:
     (reading,) = AspectReader(Own(lambda messages: answer), backoff=0).read(["tea"])
@@ -299,26 +277,10 @@ def read_answer(answer: str) -> tuple[Aspects | None, Expansion | None]:
     return reading.aspects, reading.expansion
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_answers_are_read_in_many_shapes(shape: str) -> None:
-    assert read_answer(SHAPES[shape]) == (TEA, EXPANDED)
-
-
-def test_what_is_said_in_part_is_used() -> None:
-    whole = json.dumps(PLAIN)
-    assert read_answer(json.dumps({**PLAIN, "questions": [], "breaks": "none"})) == (
-        TEA,
-        Expansion(follows=EXPANDED.follows, source="model"),
-    )
-    assert read_answer(json.dumps({key: PLAIN[key] for key in ("liked", "avoided", "firmness")})) == (TEA, None)
-    # Cut off: nothing counts, also not what is whole.
-    for cut in ("tea house", "if any", "ffee"):
-        assert read_answer(whole[: whole.index(cut)]) == (None, None)
-    # Of several that differ, none.
-    assert read_answer(f"{whole}\n{json.dumps({**PLAIN, 'follows': ['beer']})}") == (None, None)
-    many = {**PLAIN, "follows": [f"tea number {n}" for n in range(99)]}
-    _, expansion = read_answer(json.dumps(many))
-    assert expansion is not None and expansion.follows == tuple(f"tea number {n}" for n in range(10))
+@pytest.mark.parametrize(("shape", "answer", "aspects", "expansion"), table(__file__, "answers"))
+def test_what_is_read_of_an_answer(shape: str, answer: str, aspects: Any, expansion: Any) -> None:
+    found = [None if part is None else asdict(part) for part in read_answer(answer)]
+    assert json.loads(json.dumps(found)) == [aspects, expansion]
 
 
 KEYS = st.sampled_from(["liked", "avoided", "scope", "questions", "follows", "breaks"])
