@@ -32,7 +32,7 @@ ALLOWED = {
     "lines of epic_memory": 27_420,
     "lines of epic_scale": 2_700,
     "lines of all packages": 64_950,
-    "lines of tests": 68_450,
+    "lines of tests": 66_200,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 35_400,
