@@ -105,13 +105,14 @@ def softmax(
 
 def chances(odds: Array) -> Array:
     found: Array = np.exp(odds - odds.max(axis=1, keepdims=True))
-    return found / found.sum(axis=1, keepdims=True)
+    shares: Array = found / found.sum(axis=1, keepdims=True)
+    return shares
 
 
 def write_multilingual(records: Sequence[dict[str, Any]]) -> None:
     """Fit the kinds on the multilingual table's embeddings of English questions and those of eight languages."""
     encoder = MultilingualEncoder(MULTILINGUAL)
-    vectors = encoder.encode([one["text"] for one in records]).astype(np.float64)
+    vectors: Array = encoder.encode([one["text"] for one in records]).astype(np.float64)
     kinds = np.array([KINDS.index(one["kind"]) for one in records])
     embedding, bias = softmax(
         lambda found: vectors @ found, lambda missed: vectors.T @ missed, vectors.shape[1], kinds, 1
