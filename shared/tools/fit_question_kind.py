@@ -1,7 +1,8 @@
 """Fit of the kinds of questions: choice, recall, general, chat, others (`epic_memory.steering.question_kind`).
 
-Run `python shared/tools/fit_question_kind.py` to write `shared/epic_memory/data/question_kind.json`. Before that it
-prints how the kinds are told apart by weights that never saw the writer of a question: each file of `written/` was
+Run `python shared/tools/fit_question_kind.py` to write `shared/epic_memory/data/question_kind.json`, and the weights by
+which the multilingual table tells the kinds in all of its languages, fitted on the same English questions. Before that
+it prints how the kinds are told apart by weights that never saw the writer of a question: each file of `written/` was
 written by somebody else, and each is left out once but the last two: `questions_f.jsonl`, which alone has searches by
 keywords, and `questions_h.jsonl`, by us, questions with "how" that differ in little but whose matter it is.
 `questions_e.jsonl` is never fitted on; it was only run. The turns of `written/silence/fit_*.json`, of which only those
@@ -21,12 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.encoders import default_encoder
+from epic_memory.encoders.multilingual import MultilingualEncoder
 from epic_memory.steering.question_kind import KINDS, features_of
 from fitting import WRITTEN, Array, written
 
 FITTED = tuple(f"questions_{name}.jsonl" for name in "abcdgjfh")
 ONLY_RUN = "questions_e.jsonl"
 DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "question_kind.json"
+MULTILINGUAL = DATA.parents[2] / "epic_multilingual" / "epic_multilingual"
 # A word or pair in fewer questions than this says little.
 LEAST = 2
 # Penalties of squared weights, of words and of the embedding; the latter's scale is smaller.
@@ -102,7 +105,21 @@ def softmax(
 
 def chances(odds: Array) -> Array:
     found: Array = np.exp(odds - odds.max(axis=1, keepdims=True))
-    return found / found.sum(axis=1, keepdims=True)
+    shares: Array = found / found.sum(axis=1, keepdims=True)
+    return shares
+
+
+def write_multilingual(records: Sequence[dict[str, Any]]) -> None:
+    """Fit the kinds on the multilingual table's embeddings of English questions and those of eight languages."""
+    encoder = MultilingualEncoder(MULTILINGUAL)
+    vectors: Array = encoder.encode([one["text"] for one in records]).astype(np.float64)
+    kinds = np.array([KINDS.index(one["kind"]) for one in records])
+    embedding, bias = softmax(
+        lambda found: vectors @ found, lambda missed: vectors.T @ missed, vectors.shape[1], kinds, 1
+    )
+    shipped = {"embedding": np.round(100 * embedding).astype(int).tolist(), "bias": np.round(100 * bias, 1).tolist()}
+    packed = json.dumps(shipped, separators=(",", ":"))
+    (MULTILINGUAL / "question_kind.json").write_text(f"{packed}\n", encoding="utf-8")
 
 
 def fit(records: Sequence[dict[str, Any]]) -> Fitted:
@@ -161,6 +178,7 @@ def main() -> None:
         "words": {word: several for word, several in cents.items() if any(several)},
     }
     DATA.write_text(json.dumps(shipped, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+    write_multilingual([*plain, *chain(*lives), *written("foreign_fit.jsonl")])
     print(f"wrote {DATA.name}: {len(shipped['words'])} words, {DATA.stat().st_size} bytes")
 
 

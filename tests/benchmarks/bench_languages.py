@@ -17,9 +17,12 @@ Each memory holds the language's preferences and all of its notes, 120, with its
     python tests/benchmarks/bench_languages.py [--encoder NAME ...] [--llm NAME]
     python tests/benchmarks/bench_languages.py --only parallel [--encoder NAME ...]
     python tests/benchmarks/bench_languages.py --only speed [--encoder NAME ...]
+    python tests/benchmarks/bench_languages.py --only turns [--encoder NAME ...]
 
 `parallel` asks for the English one of 150 everyday sentences by its translation into each of 20 languages, by the
-encoder alone. `speed` prints the median time of a question and how many notes are encoded in a second.
+encoder alone. `speed` prints the median time of a question and how many notes are encoded in a second. `turns` counts
+those of `written/foreign_turns.jsonl` for which anything is found: only those of the kinds recall and choice need a
+memory, and it seldom holds what they ask for.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import argparse
 import json
 import statistics
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,16 +52,22 @@ def found(memory: EpicMemory, question: str, k: int) -> list[str]:
     return [hit.item.id for hit in memory.search(question, k=k)]
 
 
+def memory_of(case: dict[str, Any], encoder: Encoder, llm: str | None) -> EpicMemory:
+    """Return a memory of a language's preferences and notes."""
+    memory = EpicMemory([one["text"] for one in case["preferences"]], encoder=encoder, llm=llm)
+    memory.add(
+        Item(id=f"{kind}{number}", text=text)
+        for number, texts in enumerate([*case["notes"], *case["choices"]])
+        for kind, text in texts.items()
+        if kind in ("note", "distractor", "suits", "conflicts")
+    )
+    return memory
+
+
 def row(case: dict[str, Any], encoder: Encoder, llm: str | None) -> list[int]:
     """Return the figures of one language."""
     preferences = [one["text"] for one in case["preferences"]]
-    with EpicMemory(preferences, encoder=encoder, llm=llm) as memory:
-        memory.add(
-            Item(id=f"{kind}{number}", text=text)
-            for number, texts in enumerate([*case["notes"], *case["choices"]])
-            for kind, text in texts.items()
-            if kind in ("note", "distractor", "suits", "conflicts")
-        )
+    with memory_of(case, encoder, llm) as memory:
         own = [found(memory, note["question"], 3) for note in case["notes"]]
         english = [found(memory, one["question_en"], 1) for one in case["cross"]]
         choices = [found(memory, choice["question"], 10) for choice in case["choices"]]
@@ -134,11 +144,27 @@ def print_speed(encoder: Encoder, languages: Sequence[str]) -> None:
     )
 
 
+def print_turns(encoder: Encoder, languages: Sequence[str]) -> None:
+    """Print of how many turns of each kind something is found in the memory of their language."""
+    lines = (CASES.parent / "foreign_turns.jsonl").read_text(encoding="utf-8").splitlines()
+    turns = [json.loads(line) for line in lines]
+    asked, answered = Counter(turn["kind"] for turn in turns if turn["language"] in languages), Counter[str]()
+    for language in languages:
+        case = json.loads((CASES / f"{language}.json").read_text(encoding="utf-8"))
+        with memory_of(case, encoder, None) as memory:
+            for turn in turns:
+                if turn["language"] == language:
+                    answered[turn["kind"]] += bool(found(memory, turn["text"], 5))
+    print(
+        f"{encoder.name}: turns with a hit", *(f"{kind} {answered[kind]} of {asked[kind]}" for kind in asked), sep="  "
+    )
+
+
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     with_encoders(made)
     made.add_argument("--llm", help="a language model, such as ollama:qwen3:4b")
-    made.add_argument("--only", choices=("parallel", "speed"), help="the encoder by itself")
+    made.add_argument("--only", choices=("parallel", "speed", "turns"), help="only this")
     made.add_argument("--languages", nargs="+", default=LANGUAGES)
     options = made.parse_args()
     for encoder in encoders(options):
@@ -147,6 +173,9 @@ def main() -> None:
             continue
         if options.only == "speed":
             print_speed(encoder, options.languages)
+            continue
+        if options.only == "turns":
+            print_turns(encoder, options.languages)
             continue
         print(f"\n{encoder.name}\n{'':10}notes of 20  among 3  English  choices of 40  found  inverted of 20  right")
         for language in options.languages:

@@ -43,6 +43,9 @@ class MultilingualEncoder(StaticEncoder):
             self._scales = np.load(folder / "scales.npy").astype(np.float32)[:, None]
             if not len(pieces) == len(self._table) == len(self._scales):
                 raise ValueError(f"{len(pieces)} pieces, {len(self._table)} rows")
+            kinds = json.loads((folder / "question_kind.json").read_text(encoding="utf-8"))
+            embedding, bias = (np.array(kinds[part], dtype=np.float32) / 100.0 for part in ("embedding", "bias"))
+            self.kinds: tuple[FloatArray, FloatArray] = embedding, bias
             self.languages = frozenset(config["languages"])
             self.tau, self.floor, self.relevant = (float(config[key]) for key in ("tau", "floor", "relevant"))
             self.worded, self.recall_taus = float(config["worded"]), recall_taus_in(config.get("recall_taus", {}))

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from epic_memory.encoders.base import Embed, default_tau
+from epic_memory.encoders.static import default_encoder
 from epic_memory.errors import decoding
+from epic_memory.pipeline.sensitive import about_topics, sensitive_topics
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
 from epic_memory.text.chunking import sentences
@@ -79,7 +81,8 @@ def ruled_out(session: Session, texts: Sequence[str]) -> Effects[list[bool]]:
 def topics_of(session: Session, rules: Rules, texts: Sequence[str]) -> Effects[list[list[str]]]:
     """Return for each text the topics that one of its sentences is about.
 
-    A sentence is about a topic if it has all of its words, or is as near to it as to a preference that may matter.
+    A sentence is about a topic if it has all of its words, is as near to it as to a preference that may matter, or is
+    about a part of life that the topic names (`sensitive`).
     """
     said = [sentences(text) or [text] for text in texts]
     flat = [sentence for several in said for sentence in several]
@@ -90,6 +93,12 @@ def topics_of(session: Session, rules: Rules, texts: Sequence[str]) -> Effects[l
     for row, sentence in enumerate(flat):
         stems = set(content_stems(sentence))
         near[row] |= [bool(topic) and topic <= stems for topic in words]
+    sensitive = [sensitive_topics(topic) for topic in rules.topics]
+    if any(sensitive):
+        bundled = default_encoder()
+        known = vectors[count:] if session.encoder.fingerprint == bundled.fingerprint else None
+        about_life = about_topics((yield Embed(bundled, flat, "embedding")) if known is None else known)
+        near |= np.stack([about_life[:, numbers].any(axis=1) for numbers in sensitive], axis=1)
     ends = np.cumsum([len(several) for several in said])
     about = [np.flatnonzero(part.any(axis=0)) for part in np.split(near, ends[:-1])]
     return [[rules.topics[place] for place in found] for found in about]

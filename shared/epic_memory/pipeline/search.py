@@ -24,7 +24,7 @@ from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.telemetry import counts_of_search, span
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery
-from epic_memory.steering.question_kind import QuestionKind, question_kind
+from epic_memory.steering.question_kind import QuestionKind, kind_by_embedding, question_kind
 from epic_memory.steering.relevance import default_floor, default_relevant
 from epic_memory.steering.signed import Chosen, QueryNames
 from epic_memory.storage.namespace import Namespace
@@ -295,7 +295,7 @@ def _kind_of(session: Session, asked: Search, vector: FloatArray) -> QuestionKin
     if not asked.words:
         return None
     bundled = session.encoder.fingerprint == default_encoder().fingerprint
-    return question_kind(asked.words, vector if bundled else None)
+    return question_kind(asked.words, vector if bundled else None) or kind_by_embedding(session.encoder, vector)
 
 
 def _items_allowed(

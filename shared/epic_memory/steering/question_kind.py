@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class QuestionWeights(StageWeights):
     unsure: float  # chance up to which a question may as well be of another kind
     unknown: tuple[float, ...]  # chances of the kinds where nothing is known
     sure: float  # chance from which it is surely of a kind to which no preference matters
+    doubt: float  # share of the chances that stays open where only an embedding tells the kind
 
 
 class QuestionKind(NamedTuple):
@@ -144,6 +145,29 @@ def _likely(question: str, vector: FloatArray | None) -> QuestionKind | None:
     if vector is None:
         vector = default_encoder().encode([question[:_READ]])[0]
     rows = [model.rows[word] for word in found if word in model.rows]
-    odds = model.bias + vector @ model.embedding + model.words[rows].sum(axis=0)
+    return _of_odds(model.bias + vector @ model.embedding + model.words[rows].sum(axis=0))
+
+
+@runtime_checkable
+class KnowsKinds(Protocol):
+    """Encoder whose embedding of a question tells its kind, in every language that it knows.
+
+    Attributes:
+        kinds: Weights of an embedding, shape `(d, 5)`, and biases, shape `(5,)`, of KINDS.
+    """
+
+    kinds: tuple[FloatArray, FloatArray]
+
+
+def kind_by_embedding(encoder: object, vector: FloatArray) -> QuestionKind | None:
+    """Return the kind of a question by its embedding E(q), shape `(d,)`; None if the encoder knows no kinds."""
+    if not isinstance(encoder, KnowsKinds):
+        return None
+    embedding, bias = encoder.kinds
+    doubt, told = QuestionWeights.shipped().doubt, _of_odds(bias + vector @ embedding)
+    return QuestionKind(*((1.0 - doubt) * one + doubt * other for one, other in zip(told, any_kind(), strict=True)))
+
+
+def _of_odds(odds: FloatArray) -> QuestionKind:
     chances = np.exp(odds - odds.max())
     return QuestionKind(*(chances / chances.sum()).tolist())

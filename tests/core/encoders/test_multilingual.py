@@ -179,6 +179,20 @@ def test_a_question_finds_notes_in_another_language() -> None:
 
 
 @pytest.mark.usefixtures("installed")
+def test_what_needs_no_memory_gets_nothing_in_any_language() -> None:
+    memory = EpicMemory(GERMAN)
+    memory.add(["Das Hotel am Fluss hat kein Casino.", "Am Freitag hat Lena einen Termin beim Zahnarzt."])
+    for turn in (
+        "Vielen Dank, das hilft mir sehr!",
+        "Wie hoch ist der Eiffelturm?",
+        "Merci beaucoup !",
+        "ありがとう！",
+    ):
+        assert not memory.search(turn), turn
+    assert memory.search("Wann hat Lena den Termin beim Zahnarzt?")
+
+
+@pytest.mark.usefixtures("installed")
 def test_it_says_no_stance_that_it_does_not_know() -> None:
     memory = EpicMemory(GERMAN)
     (judged,) = memory.judge(["Das Grand Hotel hat ein Casino, das nie schließt."])

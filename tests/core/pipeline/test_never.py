@@ -67,6 +67,21 @@ def test_a_sentence_with_all_words_of_a_topic_is_about_it_however_long_it_is() -
     assert texts(memory) == {other}
 
 
+@pytest.mark.parametrize("encoder", [None, HashEncoder()], ids=["bundled", "another"])
+def test_a_rule_that_names_a_part_of_life_keeps_out_what_does_not_name_it(encoder: HashEncoder | None) -> None:
+    memory = EpicMemory([AVOIDS], encoder=encoder)
+    memory.never.add("anything about my health or my finances")
+    assert memory.never.topic_of("Nadia lent me her bike. I can't have penicillin.")
+    assert memory.never.topic_of("The mortgage payment bounced again.")
+    assert memory.never.topic_of("The hotel by the lake has a sauna.") is None
+
+
+def test_a_narrow_rule_is_no_rule_about_all_of_a_part_of_life(memory: EpicMemory) -> None:
+    memory.never.remove("my health")
+    memory.never.add("my knee")
+    assert memory.never.topic_of("I can't have penicillin.") is None
+
+
 def test_rules_are_kept_in_the_file_and_seen_by_others(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, [AVOIDS]) as one, EpicMemory.open(path) as other:
