@@ -83,7 +83,7 @@ class EpicMemory:
             three; a new one takes, if installed, "multilingual" for preferences in other languages, else "minilm".
         llm: A language model for all that one can do: it explains each preference once, judges what passes the coarse
             filter and what questions find, tells what a new fact changes, and reads conversations and forms. A name
-            (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llama.cpp:model.gguf", "auto" for
+            (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "auto" for
             whatever answers on this machine; or a model of LangChain or LlamaIndex. Default: none is asked.
         settings: All else: whose memory it is, what it filters by, what it keeps, how large it gets.
 

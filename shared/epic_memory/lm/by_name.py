@@ -1,4 +1,4 @@
-"""Language models by name: "ollama:qwen3:4b", "openai:MODEL@URL", "llama.cpp:model.gguf", or "auto"."""
+"""Language models by name: "ollama:qwen3:4b", "openai:MODEL@URL", or "auto"."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any, TypeVar
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.base import LanguageModel
-from epic_memory.lm.llamacpp import LlamaCppLM
 from epic_memory.lm.local import local_lm
 from epic_memory.lm.ollama import OllamaLM
 from epic_memory.lm.openai_compatible import OpenAICompatibleLM
 
-NAMES = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"
+NAMES = "ollama:MODEL, openai:MODEL@URL, or auto"
 """The known names, for messages."""
 
-_EXAMPLES = {"ollama": "qwen3:4b", "openai": "MODEL@http://localhost:8000/v1", "llama.cpp": "models/qwen3-4b.gguf"}
+_EXAMPLES = {"ollama": "qwen3:4b", "openai": "MODEL@http://localhost:8000/v1"}
 
 L = TypeVar("L", bound=LanguageModel)
 
@@ -39,12 +38,11 @@ def lm_of(
     api_key: str | None = None,
     timeout: float | None = None,
     concurrency: int | None = None,
-) -> L | OllamaLM | OpenAICompatibleLM | LlamaCppLM:
+) -> L | OllamaLM | OpenAICompatibleLM:
     """Return the language model with a name; return a model unchanged.
 
         lm_of("ollama:qwen3:4b")
         lm_of("openai:qwen3-4b@http://localhost:8000/v1")
-        lm_of("llama.cpp:models/qwen3-4b.gguf")
 
     "auto" asks the servers of this machine at once, and takes a model that one of them has (`local_lm`). For all other
     names nothing is sent before the model is used.
@@ -59,8 +57,7 @@ def lm_of(
     Raises:
         InvalidInputError: for any other name, "openai:MODEL" without a url, invalid settings, or an object that is not
             a language model.
-        MissingExtraError: for "llama.cpp:FILE.gguf" without llama-cpp-python.
-        LMSetupError: for a file that is no GGUF file, or "auto" if nothing answers.
+        LMSetupError: for "auto" if nothing answers.
     """
     if not isinstance(model, str):
         if not isinstance(model, type) and (adapter := _adapter_of(model)) is not None:
@@ -87,24 +84,20 @@ def lm_of(
                 " the command line)."
             )
         return OpenAICompatibleLM(server, name, api_key=api_key, **limits)
-    if url is not None and (kind == "llama.cpp" or model.strip() == "auto"):
-        raise InvalidInputError(f"{model!r} takes no address of a server (url=).")
-    if kind == "llama.cpp" and rest:
-        if limits.pop("concurrency", 1) != 1:
-            raise InvalidInputError("A model in this process makes one call at a time: concurrency must be 1.")
-        return LlamaCppLM(rest, **limits)
     if model.strip() == "auto":
+        if url is not None:
+            raise InvalidInputError('"auto" takes no address of a server (url=).')
         return local_lm(**limits)
     raise InvalidInputError(f"There is no model {model!r}. Use {NAMES}{_hint(model.strip())}.")
 
 
 def _hint(wrong: str) -> str:
     """Return how a name may have been meant."""
-    kind, _, rest = wrong.partition(":")
+    kind = wrong.partition(":")[0]
     if kind in _EXAMPLES:
         return f"; {kind!r} is followed by a colon and a model: '{kind}:{_EXAMPLES[kind]}'"
     if wrong.lower().endswith(".gguf"):
-        return f"; a file is 'llama.cpp:{rest or wrong}'"
+        return "; a file is served by llama.cpp (llama-server -m FILE) or Ollama, and named by its server"
     return f"; one of an Ollama server is 'ollama:{wrong}'" if wrong else ""
 
 

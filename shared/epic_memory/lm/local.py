@@ -69,7 +69,7 @@ def local_lm(**limits: Any) -> OllamaLM | OpenAICompatibleLM:
     raise LMSetupError(
         f"No language model was found on this machine. {found}{asked}Install Ollama (https://ollama.com/download),"
         " which then runs as a server, and pull a model once: ollama pull qwen3:4b. Or name a model of another server,"
-        " openai:MODEL@URL, or a file, llama.cpp:FILE.gguf."
+        " openai:MODEL@URL."
     )
 
 

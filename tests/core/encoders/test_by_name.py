@@ -285,7 +285,7 @@ def test_a_language_model_is_made_by_its_name() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["", "qwen3:4b", "ollama:", "ollama/tiny", "openai:", "llama.cpp:", "llamacpp:a.gguf", "anthropic:a", "static"],
+    ["", "qwen3:4b", "ollama:", "ollama/tiny", "openai:", "llama.cpp:a.gguf", "anthropic:a", "static"],
 )
 def test_a_model_of_another_name_is_an_error_that_lists_what_there_is(wrong: str) -> None:
     for take in (lm_of, lambda name: EpicMemory(settings=Settings(verifier=name))):
@@ -297,8 +297,7 @@ def test_a_model_of_another_name_is_an_error_that_lists_what_there_is(wrong: str
     ("wrong", "hint"),
     [
         ("qwen3:4b", "one of an Ollama server is 'ollama:qwen3:4b'"),
-        ("llamacpp:a.gguf", "a file is 'llama.cpp:a.gguf'"),
-        ("models/a.gguf", "a file is 'llama.cpp:models/a.gguf'"),
+        ("models/a.gguf", "a file is served by llama.cpp (llama-server -m FILE) or Ollama"),
         ("ollama", "'ollama' is followed by a colon and a model: 'ollama:qwen3:4b'"),
         ("openai:", "'openai' is followed by a colon and a model: 'openai:MODEL@http://localhost:8000/v1'"),
         ("openai:a@localhost:8000/v1", "The address in .* must be whole, such as http://localhost:8000/v1"),
@@ -317,11 +316,8 @@ def test_a_name_holds_the_address_of_the_server() -> None:
     assert isinstance(ollama, OllamaLM) and (ollama.name, ollama.host) == ("ollama:qwen3:4b", "http://localhost:9")
     with pytest.raises(InvalidInputError, match="twice"):
         lm_of("openai:tiny@http://localhost:9/v1", url="http://localhost:8/v1")
-    for name in ("auto", "llama.cpp:tiny.gguf"):
-        with pytest.raises(InvalidInputError, match="no address"):
-            lm_of(name, url="http://localhost:9")
-    with pytest.raises(InvalidInputError, match="one call at a time"):
-        lm_of("llama.cpp:tiny.gguf", concurrency=2)
+    with pytest.raises(InvalidInputError, match="no address"):
+        lm_of("auto", url="http://localhost:9")
 
 
 def test_a_model_without_its_server_is_an_error() -> None:

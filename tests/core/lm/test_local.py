@@ -66,7 +66,7 @@ def test_no_other_machine_is_asked(server: LMServer, monkeypatch: pytest.MonkeyP
 def test_it_says_who_was_asked_if_nothing_is_found(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         LMSetupError,
-        match=r"No answer from Ollama at http.*llama\.cpp at http.*ollama\.com.*ollama pull.*llama\.cpp:FILE\.gguf",
+        match=r"No answer from Ollama at http.*llama\.cpp at http.*ollama\.com.*ollama pull.*openai:MODEL@URL",
     ):
         lm_of("auto")
     server.models = ("nomic-embed-text", "gpt-oss:120b-cloud")
