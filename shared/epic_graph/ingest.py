@@ -19,8 +19,8 @@ from epic_memory.errors import BudgetError, EncoderError
 from epic_memory.pipeline.eviction import make_room
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
-from epic_memory.runtime.progress import Progress
 from epic_memory.runtime.streaming import AnswerStream, NextBatch, streamed
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.codecs import code_length, rounded
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import verifier_number

@@ -21,7 +21,7 @@ from epic_memory.pipeline.search import checked_search
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items
 from epic_memory.runtime.effects import Clock, Effects, arun, run
-from epic_memory.runtime.progress import Progress
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.settings import Settings, checked_settings
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import verifier_number

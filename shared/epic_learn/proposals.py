@@ -31,7 +31,7 @@ from epic_memory.pipeline.preferences import add_preference, remove_preference, 
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects, run
-from epic_memory.runtime.progress import Progress
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.text.plain_statements import ends, replaces
 from epic_memory.text.statements import statement_of

@@ -34,10 +34,9 @@ from epic_memory.pipeline.reporting import OnBatch, aadd_items, add_items, arepo
 from epic_memory.pipeline.search import BY_VECTOR, checked_filter, checked_search, is_vector, search, search_vector
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
-from epic_memory.runtime.effects import Clock, Effects, arun, run
+from epic_memory.runtime.effects import Clock, Effects, arun, in_thread, run
 from epic_memory.runtime.optional import optional
-from epic_memory.runtime.progress import Progress
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.settings import Settings, check_no_file, checked_settings, session_of
 from epic_memory.storage.sqlite.files import encoder_in
 from epic_memory.storage.sqlite.locking import key_of

@@ -17,7 +17,7 @@ import numpy as np
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.base import Message
-from epic_memory.runtime.workers import completed
+from epic_memory.runtime.streaming import completed
 from epic_memory.types.digests import digest
 from epic_rerank.features import NAMES
 from epic_rerank.policy import Floats, log_probability, sample

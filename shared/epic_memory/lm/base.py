@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -13,6 +13,9 @@ SECONDS = 120.0
 
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON schema that the answer should follow."""
+
+# The servers' and frameworks' words for an answer that grew too long.
+_CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
 
 
 @dataclass(frozen=True)
@@ -103,3 +106,19 @@ def probability(tokens: Sequence[Token] | None, text: str, span: tuple[int, int]
             total += token.logprob
         place = end
     return None if math.isnan(total) else math.exp(min(total, 0.0))
+
+
+def tokens_of(given: Any) -> tuple[Token, ...] | None:
+    """Return an answer's tokens, under "content" (OpenAI) or as a list (Ollama), or None if they are not complete."""
+    given = given.get("content") if isinstance(given, Mapping) else getattr(given, "content", given)
+    try:
+        parts = [part if isinstance(part, Mapping) else vars(part) for part in given or ()]
+        tokens = tuple(Token(str(part["token"]), float(part["logprob"])) for part in parts)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return None if not tokens or any(math.isnan(token.logprob) for token in tokens) else tokens
+
+
+def is_cut(ends: Iterable[object]) -> bool:
+    """Tell whether one of the reasons for which an answer ended is its length."""
+    return any(str(getattr(end, "name", end)).lower() in _CUT for end in ends)

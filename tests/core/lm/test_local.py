@@ -9,7 +9,8 @@ import pytest
 
 from epic_memory import EpicMemory
 from epic_memory.errors import LMSetupError
-from epic_memory.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of, local
+from epic_memory.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of
+from epic_memory.lm import by_name as local
 from helpers import HashEncoder
 from lm_servers import LMServer
 

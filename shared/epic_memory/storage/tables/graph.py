@@ -160,7 +160,7 @@ class Graph(Repository):
         """Return how many of the passages name each entity, separately for its own and for other spellings."""
         said: Counter[int] = Counter()
         for (entities,) in self.db.among("SELECT entities FROM passages WHERE item IN", items):
-            with decoding(self.path):
+            with decoding(self.db.path):
                 said.update(np.frombuffer(entities, dtype="<u4").tolist())
         return said
 
@@ -172,7 +172,7 @@ class Graph(Repository):
             named[row] += change
             spelt[row] += change if row == entity else 0
         changed = [row for row in named if named[row] or spelt[row]]
-        with decoding(self.path):
+        with decoding(self.db.path):
             for held in map(dict, self.db.rows(ENTITIES, "WHERE row IN", among=changed)):
                 held["passages"] += named[held["row"]]
                 held["spelt"] += spelt[held["row"]]
@@ -226,7 +226,7 @@ class Graph(Repository):
         """
         found = sorted(self.db.rows(PASSAGES, "WHERE item IN", among=items), key=itemgetter("item"))
         rows = np.array([row["item"] for row in found], dtype=np.int64)
-        with decoding(self.path):
+        with decoding(self.db.path):
             starts, spelt = _joined([row["entities"] for row in found], np.dtype("<u4"))
             fact_starts, places = _joined([row["facts"] for row in found], np.dtype(("<u2", 2)))
             entities, sizes, facts = (spelt % _OTHERWISE).astype(np.int64), np.diff(starts), np.diff(fact_starts)
@@ -240,7 +240,7 @@ class Graph(Repository):
         """Return the facts of a passage: entity row, relation, entity row."""
         _, facts = self.mentions_and_facts([item])
         stored = self.db.scalar("SELECT relations FROM passages WHERE item = ?", (item,))
-        with decoding(self.path):
+        with decoding(self.db.path):
             words = [""] * len(facts) if stored is None else json.loads(inflated(stored))
             return [(one, str(word), other) for (_, one, other), word in zip(facts.tolist(), words, strict=True)]
 
@@ -252,7 +252,7 @@ class Graph(Repository):
     def entity_rows(self, rows: Sequence[int], dimension: int) -> EntityRows:
         """Return entities, oldest first."""
         found = sorted(self.db.rows(ENTITIES, "WHERE row IN", among=rows), key=itemgetter("row"))
-        with decoding(self.path):
+        with decoding(self.db.path):
             near_starts, near = _joined([row["near"] for row in found], _NEAR)
             numbers = np.array([row["row"] for row in found], dtype=np.int64)
             return EntityRows(
