@@ -9,10 +9,9 @@ from itertools import combinations
 from typing import Any
 
 from epic_memory.errors import EpicError, InvalidInputError, LMError, LMUnavailableError
-from epic_memory.lm.base import Completion, Message, Schema
+from epic_memory.lm.base import Completion, LimitedLM, Message, Schema
 from epic_memory.lm.failures import MOST_ENDED, causes, of_ended_loop, of_status, said
 from epic_memory.lm.http import sendable
-from epic_memory.lm.limits import LimitedLM
 from epic_memory.runtime.effects import Attempt, Effects
 
 # Settings that limit the length of an answer, in the frameworks' various names.

@@ -18,7 +18,8 @@ from epic_memory.encoders import default_encoder
 from epic_memory.lm import answers, prompting
 from epic_memory.preferences.parser import parse_aspects
 from epic_memory.runtime.batching import batches
-from epic_memory.text import chunking, extract, language, stems
+from epic_memory.text import chunking, language, stems
+from epic_memory.text import eviction as extract
 from epic_memory.text.lexicon import default_lexicon
 from epic_memory.types import Hit, Item
 

@@ -155,27 +155,19 @@ class AnswerStream(Generic[R]):
     """Answers to a sequence of questions, each with its position, in the order in which they arrive.
 
     Args:
-        count: Number of questions.
-        answers: Starts answering: returns an iterator of positions and answers.
-        aanswers: The same, asynchronously.
-        check: Returns an answer in its proper form, or raises VerifierError.
-        name: Name of the object that answers, for messages.
+        source: What answers: an object with the methods `stream` and `astream`.
+        asked: The questions, which are passed to them.
+        check: Returns the answer to a question in its proper form, or raises VerifierError.
+        name: Name of the source, for messages.
         size: Number of answers after which a batch ends.
     """
 
     def __init__(
-        self,
-        count: int,
-        *,
-        answers: Callable[[], Iterator[tuple[int, Any]]],
-        aanswers: Callable[[], AsyncIterator[tuple[int, Any]]],
-        check: Callable[[int, Any], R],
-        name: str,
-        size: int = LARGEST_BATCH,
+        self, source: Any, asked: Sequence[Any], *, check: Callable[[Any, Any], R], name: str, size: int = LARGEST_BATCH
     ) -> None:
-        self._open = set(range(count))
-        self._start = answers
-        self._astart = aanswers
+        self._open = set(range(len(asked)))
+        self._source = source
+        self._asked = asked
         self._check = check
         self._name = name
         self._size = max(1, size)
@@ -187,7 +179,7 @@ class AnswerStream(Generic[R]):
         batch, began = Batch[R](), time.perf_counter()
         try:
             with self._ending(batch, BaseException):
-                self._running = self._running or self._start()
+                self._running = self._running or self._source.stream(self._asked)
                 while not self._full(batch, began):
                     self._take(batch, next(self._running, None))
         except BaseException:
@@ -202,7 +194,7 @@ class AnswerStream(Generic[R]):
         batch, began = Batch[R](), time.perf_counter()
         try:
             with self._ending(batch, asyncio.CancelledError):
-                self._arunning = self._arunning or self._astart()
+                self._arunning = self._arunning or self._source.astream(self._asked)
                 while not self._full(batch, began):
                     self._take(batch, await anext(self._arunning, None))
         except BaseException:
@@ -254,7 +246,7 @@ class AnswerStream(Generic[R]):
         position, answer = answered
         if position not in self._open:
             raise VerifierError(f"{self._name} gave more answers than it was asked for.")
-        batch.answers.append((position, self._check(position, answer)))
+        batch.answers.append((position, self._check(self._asked[position], answer)))
         self._open.discard(position)
 
 
@@ -304,7 +296,7 @@ def streamed(
         sound: Tells whether an answer of that type is valid.
     """
 
-    def checked(_: int, answer: Any) -> R:
+    def checked(_: Any, answer: Any) -> R:
         if not isinstance(answer, kind):
             wanted = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
             raise VerifierError(f"The {name} must yield {wanted} objects, not {type(answer).__name__}.")
@@ -312,10 +304,4 @@ def streamed(
             raise VerifierError(f"The {name} yielded an object of {type(answer).__name__} that does not hold texts.")
         return answer
 
-    return AnswerStream(
-        len(given),
-        answers=lambda: source.stream(given),
-        aanswers=lambda: source.astream(given),
-        check=checked,
-        name=name,
-    )
+    return AnswerStream(source, given, check=checked, name=name)
