@@ -96,6 +96,7 @@ class WordPiece:
         self._special = {token["content"]: int(token["id"]) for token in description["added_tokens"]}
         longest_first = sorted(self._special, key=len, reverse=True)
         self._specials = re.compile(f"({'|'.join(map(re.escape, longest_first))})") if self._special else None
+        self._beginnings = {content[0] for content in self._special}
         self._pieces = lru_cache(_REMEMBERED)(self._cut)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -124,10 +125,11 @@ class WordPiece:
         return [self._ids(text)[:longest] for text in texts]
 
     def _ids(self, text: str) -> list[int]:
-        parts = [text] if self._specials is None else self._specials.split(text)
-        if len(parts) == 1:
+        # For most texts that is known at once: a split takes longer.
+        if self._specials is None or not any(begin in text for begin in self._beginnings):
             return self._ids_of(text)
-        found = ([self._special[part]] if n % 2 else self._ids_of(part) for n, part in enumerate(parts))
+        parts = enumerate(self._specials.split(text))
+        found = ([self._special[part]] if number % 2 else self._ids_of(part) for number, part in parts)
         return list(chain.from_iterable(found))
 
     def _ids_of(self, text: str) -> list[int]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _SMALL_SAMPLE = 100
 # Most items of a batch whose language is determined.
-_LANGUAGES_OF = 200
+_LOOKED_AT = 200
 _VERDICTS = ("kept", "discarded", "undecided", "cached", "calls")
 
 
@@ -77,7 +77,7 @@ def add_batch(
         fresh = allowed
     known_languages = getattr(encoder, "languages", None)
     if fresh and known_languages is not None:
-        for language, count in foreign_among([item.text for item in fresh], known_languages, _LANGUAGES_OF).items():
+        for language, count in foreign_among([item.text for item in fresh], known_languages, _LOOKED_AT).items():
             report.foreign[language] = report.foreign.get(language, 0) + count
 
     # E(x).
