@@ -19,6 +19,8 @@ _LONGEST_ANSWER = 40_000
 _LONGEST_LINE = 600
 # The time for repairing grows with the square of the length, and of the number of brackets.
 _LONGEST_REPAIR, _MOST_BRACKETS = 8_000, 1_000
+_WORDS = re.compile(r"[^\W_]")
+_ANNOTATIONS = ("title", "default", "description")
 
 _MARKS = r"(?:\w{1,12}:)?(?:think(?:ing)?|thoughts?|reasoning|analysis|reflection)\s{0,3}>"
 _THINKING = re.compile(rf"<{_MARKS}|\[THINK\]|◁think▷|<\|channel\|>", re.I)
@@ -134,9 +136,6 @@ def _repaired(text: str) -> Any:
         return {}
     return value if isinstance(value, (dict, list)) else {}
 
-
-_WORDS = re.compile(r"[^\W_]")
-_ANNOTATIONS = ("title", "default", "description")
 
 Line = Annotated[str, BeforeValidator(line_of)]
 """A text on one line; empty for anything that is not a text."""

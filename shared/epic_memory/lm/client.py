@@ -27,6 +27,10 @@ S = TypeVar("S", bound=Shape)
 
 _LONGEST_PAUSE = 30.0
 _ITEMS_UNTIL_DOWN = 2
+# In most texts a token has at least this many bytes of UTF-8; a prompt that seems too long by this count is not sent.
+_BYTES_A_TOKEN = 3
+_ANSWER_SHOWN = 2000
+_REPAIR = "That could not be read: {reason}. Answer again, with nothing but the JSON object that was asked for."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,12 +173,6 @@ def _checked(answer: object) -> Completion:
 
 def _failure(error: Exception) -> LMError:
     return error if isinstance(error, LMError) else LMUnavailableError(f"{type(error).__name__}: {error}")
-
-
-# In most texts a token has at least this many bytes of UTF-8; a prompt that seems too long by this count is not sent.
-_BYTES_A_TOKEN = 3
-_ANSWER_SHOWN = 2000
-_REPAIR = "That could not be read: {reason}. Answer again, with nothing but the JSON object that was asked for."
 
 
 class StructuredClient:

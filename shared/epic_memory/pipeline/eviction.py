@@ -47,6 +47,9 @@ _FILLING = 1.3
 _SLACK = 6_000
 _VERDICT = 300
 _ATTEMPTS = 4
+# Of a text that is shortened: the most that stays, and the fewest sentences of one that is.
+_SHARE, _SHORT = 0.4, 3
+_WORD = re.compile(r"\w+")
 
 Coming: TypeAlias = tuple[str, Any, int]
 """Something to be written: the attribute of `WriteBatch` it belongs to, the thing, and its bytes in the file."""
@@ -376,11 +379,6 @@ def evict(session: Session, rows: Sequence[int]) -> int:
             records.append((held.digest, record))
         store.seen.put_records(namespace, records, {each.text: row for row, each in known.items()})
     return len(found)
-
-
-_WORD = re.compile(r"\w+")
-_SHARE = 0.4
-_SHORT = 3
 
 
 def shortened(text: str, instructions: Sequence[str]) -> str:
