@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 
 from epic_memory import BuildReport, Hits
-from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Call
 from epic_memory.runtime.telemetry import counts_of, counts_of_search, measures
 
 SEARCH, JUDGE = "epic.search", "epic.judge"

@@ -22,8 +22,7 @@ from epic_langchain.filters import MetadataFilter, filter_of
 from epic_langchain.models import EpicEmbeddings, encoder_of, memory_of
 from epic_memory import BuildReport, EpicMemory, Hits
 from epic_memory.context import format_preferences, numbered_hits
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.settings import Settings
 from epic_memory.types import checked_k
 from epic_memory.types.search_options import OVERRIDES, SearchOptions, checked_options

@@ -15,8 +15,7 @@ from epic_langchain.filters import condition_of, filter_of
 from epic_memory import EpicMemory, Filter, Hit, Hits, Preference, SearchOptions
 from epic_memory.collection import Collection, Condition, Matches
 from epic_memory.encoders.base import Embed
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects
+from epic_memory.runtime.effects import Call, Effects
 from epic_memory.steering import Mode
 from epic_memory.types import FloatArray, penalties
 from epic_plugins.metadata import own_metadata

@@ -21,8 +21,7 @@ from epic_langchain.retriever import OptionsRetriever
 from epic_memory import Preference
 from epic_memory.encoders.base import aembed_query, embed_query
 from epic_memory.errors import InvalidInputError
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.steering import Mode
 from epic_memory.steering.vector_stores import Found, SteeredSearch, Target
 from epic_memory.types import FloatArray, checked_k, checked_text

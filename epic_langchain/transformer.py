@@ -22,7 +22,7 @@ from epic_langchain.models import calling_with, encoder_of, verifier_of
 from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference
 from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.batching import unique_preferences
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from epic_memory.types.verdicts import Judged
 from epic_plugins.judging_memory import JudgingModel, PreparedForUsers
 from epic_plugins.wrong_arguments import explained

@@ -21,8 +21,7 @@ from epic_memory.collection import Collection
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, NotCopiedError
 from epic_memory.groups.file import MemoryFile
-from epic_memory.runtime.effects import Effects, arun, run
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import Effects, arun, in_thread, run
 from epic_memory.steering import Mode
 from epic_memory.types import checked_k, checked_string
 from epic_plugins.collection_file import CollectionFile

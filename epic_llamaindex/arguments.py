@@ -12,8 +12,7 @@ from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQu
 from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record
 from epic_memory.collection import Collection, Matches
 from epic_memory.errors import EncoderMismatchError, InvalidInputError
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects
+from epic_memory.runtime.effects import Call, Effects
 from epic_memory.types import checked_k
 from epic_plugins.wrong_arguments import check_options
 

@@ -17,6 +17,7 @@ from typing_extensions import Self, override
 
 from epic_learn import aadd_conversation
 from epic_learn.cues import only_asks
+from epic_learn.windows import ConversationChunker
 from epic_llamaindex.filters import filter_of
 from epic_llamaindex.models import lm_of, memory_of
 from epic_memory import BuildReport, Filter, Hit, SearchOptions
@@ -25,7 +26,6 @@ from epic_memory.errors import InvalidInputError, MemoryClosedError, NoPreferenc
 from epic_memory.lm import LanguageModel
 from epic_memory.runtime.batching import storable
 from epic_memory.settings import Settings
-from epic_memory.text.chunking import ConversationChunker
 from epic_memory.types import Hits, checked_text
 from epic_memory.types.modes import StancePolicy
 from epic_memory.types.validation import checked_tau

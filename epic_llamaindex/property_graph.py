@@ -37,9 +37,7 @@ from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.batching import unique_preferences
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects, arun, run
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import Call, Effects, arun, in_thread, run
 from epic_memory.steering import Mode
 from epic_memory.types import checked_k
 from epic_memory.types.modes import MinScore

@@ -38,9 +38,7 @@ from epic_memory.context import format_preferences, numbered_hits
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects, arun, run
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import Call, Effects, arun, in_thread, run
 from epic_memory.settings import Settings, checked_settings
 from epic_memory.types import checked_k, checked_text
 from epic_memory.types.search_options import SearchOptions, checked_options

@@ -26,8 +26,7 @@ from epic_memory import Preference
 from epic_memory.encoders import Encoder
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.steering.vector_stores import Found, SteeredSearch, Target
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode

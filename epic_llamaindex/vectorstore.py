@@ -32,9 +32,7 @@ from epic_memory.encoders import Encoder
 from epic_memory.encoders.base import Embed
 from epic_memory.encoders.by_name import NAMES, bundled_encoder_of, is_encoder_name
 from epic_memory.errors import InvalidInputError, StoreError
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects, arun, run
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import Call, Effects, arun, in_thread, run
 from epic_memory.steering import Mode
 from epic_memory.types import FloatArray
 from epic_plugins.collection_file import CollectionFile

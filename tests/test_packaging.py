@@ -88,7 +88,7 @@ def test_the_integration_for_llamaindex_only_depends_on_what_holds_its_module(tm
 def test_every_dependency_has_an_upper_bound_in_ci() -> None:
     declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("[project.scripts]")[0]
     # Not installed in CI, as they are heavy or have to be compiled.
-    elsewhere = {"llama-cpp-python", "chromadb", "lancedb", "langmem", "mem0ai"}
+    elsewhere = {"chromadb", "lancedb", "langmem", "mem0ai"}
     names = set(
         re.findall(r'"([a-z][\w-]*)(?:\[[\w,-]+\])?(?:>=[^"]+)?"[,\]]', declared.partition("dependencies = ")[2])
     )

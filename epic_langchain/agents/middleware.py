@@ -50,8 +50,7 @@ from epic_learn.cues import only_asks
 from epic_memory import BuildReport, EpicMemory, Preference
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.lm import LanguageModel
-from epic_memory.runtime.calls import Attempt, Call
-from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.effects import Attempt, Call, Effects, arun, run
 from epic_memory.settings import Settings
 from epic_memory.types import checked_k
 from epic_plugins.copies import Copied, checked_file, lasting

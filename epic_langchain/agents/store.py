@@ -45,8 +45,7 @@ from epic_memory import Preference
 from epic_memory.collection import Collection, Key, Matches, Record
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, decoding
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.steering import Mode
 from epic_memory.types.metadata import dumped_metadata
 from epic_plugins.collection_file import CollectionFile

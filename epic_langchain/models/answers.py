@@ -11,8 +11,9 @@ from langchain_core.messages.ai import UsageMetadata
 from pydantic import BaseModel
 
 from epic_memory.lm import Completion
-from epic_memory.lm.adapted import is_cut, still_thinking, tokens_of
+from epic_memory.lm.base import is_cut, tokens_of
 from epic_memory.lm.http import count
+from epic_plugins.adapted_lm import still_thinking
 
 _THINKING = {"reasoning", "thinking", "reasoning_content", "redacted_thinking"}
 

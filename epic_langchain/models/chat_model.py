@@ -18,9 +18,9 @@ from epic_langchain.models.answers import completion_of, cut_answer, only_though
 from epic_langchain.models.encoder import name_of
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import Completion
-from epic_memory.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
 from epic_memory.lm.base import Schema
 from epic_memory.lm.failures import kind_of
+from epic_plugins.adapted_lm import AdaptedLM, checked_name, limit_of, own_limit
 from epic_plugins.copies import CopiedAdapter
 
 RUN_NAME = "EPIC verification"

@@ -23,8 +23,7 @@ from epic_langchain.vectorstore import EpicVectorStore
 from epic_memory import Filter, Preference
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.failures import kind_of
-from epic_memory.runtime.effects import run
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread, run
 from epic_memory.steering import Mode
 from epic_memory.types import checked_string
 

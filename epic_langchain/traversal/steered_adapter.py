@@ -22,7 +22,7 @@ from epic_memory import Preference
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.batching import unique_preferences
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from epic_memory.steering.vector_stores import SteeredSearch, Target
 from epic_memory.types.modes import Mode, checked_mode
 from epic_plugins.copies import Copied

@@ -10,8 +10,7 @@ from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects
+from epic_memory.runtime.effects import Call, Effects
 
 
 def reingested(pipeline: IngestionPipeline, step: TransformComponent, show_progress: bool) -> Effects[list[BaseNode]]:

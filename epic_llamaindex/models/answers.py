@@ -9,8 +9,9 @@ from llama_index.core.base.llms.types import ChatResponse, TextBlock
 
 from epic_memory.errors import LMUnavailableError
 from epic_memory.lm import Completion, Token
-from epic_memory.lm.adapted import is_cut, still_thinking, tokens_of
+from epic_memory.lm.base import is_cut, tokens_of
 from epic_memory.lm.http import count
+from epic_plugins.adapted_lm import still_thinking
 
 _ENDS = ("finish_reason", "done_reason", "stop_reason")
 _PROMPT = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")

@@ -15,10 +15,10 @@ from epic_llamaindex.models.answers import completion_of, only_thought
 from epic_llamaindex.models.encoder import inherits, name_of
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import Completion
-from epic_memory.lm.adapted import AdaptedLM, checked_name, limit_of, own_limit
 from epic_memory.lm.base import Schema
 from epic_memory.lm.failures import kind_of
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
+from epic_plugins.adapted_lm import AdaptedLM, checked_name, limit_of, own_limit
 from epic_plugins.copies import CopiedAdapter
 
 

@@ -16,8 +16,7 @@ from epic_eval.journal import Journal, Record, key_of, read_lines
 from epic_memory.errors import InvalidInputError, LMError
 from epic_memory.lm import Completion, LanguageModel, Message, Token
 from epic_memory.lm.base import Schema
-from epic_memory.lm.client import StructuredClient
-from epic_memory.lm.retries import Complete, RetryPolicy
+from epic_memory.lm.client import Complete, RetryPolicy, StructuredClient
 from epic_memory.runtime.effects import Effects
 from epic_memory.types import Usage
 

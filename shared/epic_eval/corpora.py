@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from epic_eval.journal import Record, iter_lines
+from epic_learn.windows import ConversationChunker
 from epic_memory.errors import InvalidInputError
-from epic_memory.text.chunking import ConversationChunker
 
 SIZES = {"wikipedia": 10_000, "eli5": 2_000, "lmsys": 10_000}
 """Kinds of corpora, with how many articles, documents or windows the papers draw."""

@@ -35,13 +35,13 @@ from epic_eval.public_formats import LOCOMO_LOOKED_AT, LOOKED_AT, Asked, History
 from epic_eval.report import Report, Table, Text, aligned
 from epic_learn import add_conversation
 from epic_learn.conversations import conversation_items, read_conversation
+from epic_learn.windows import ConversationChunker
 from epic_memory import EpicMemory, Item, __version__
 from epic_memory.encoders import Encoder, embed, encoder_of
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel, Message
 from epic_memory.lm.prompting import section
 from epic_memory.steering import QuerySteering
-from epic_memory.text.chunking import ConversationChunker
 from epic_memory.types import FloatArray
 
 _DEEP = 100  # hits of which the sessions are counted

@@ -14,17 +14,17 @@ from epic_graph.entity_linking import Near, name_features, synonyms
 from epic_graph.extraction.base import LONGEST_NAME, Extraction, Extractor, Fact, Unextracted, entity_key
 from epic_graph.loaded import LoadedGraph
 from epic_graph.reports import GraphReport
+from epic_graph.tables import MOST_ENTITIES, GraphTables, NewEntity, PassageRow
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, EncoderError
 from epic_memory.pipeline.eviction import make_room
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
-from epic_memory.runtime.progress import Progress
 from epic_memory.runtime.streaming import AnswerStream, NextBatch, streamed
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.codecs import code_length, rounded
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import verifier_number
-from epic_memory.storage.tables.graph import MOST_ENTITIES, NewEntity, PassageRow
 from epic_memory.types import BuildReport, FloatArray, Item, Usage
 from epic_memory.types.validation import writable
 
@@ -148,7 +148,7 @@ def _written(work: Work, found: Found) -> Effects[None]:
                 row_of = ChainMap(rows, held.names.row_of)
                 name_of = ChainMap({rows[key]: name for key, name in new.items()}, held.names.name_of)
                 passages = [_passage(row, one, work.extractor, row_of, name_of) for row, one in alive.items()]
-                store.graph.put_passages(passages)
+                GraphTables(store).put_passages(passages)
         clock.add("writing", started)
     report = work.report
     report.entities += len(new)
@@ -201,7 +201,7 @@ def _write_entities(
             for place, cosine in alike
         ]
         entity = NewEntity(name=name, key=key, vector=vectors[name], near=synonyms)
-        rows.append(store.graph.add_entity(held.namespace, entity))
+        rows.append(GraphTables(store).add_entity(held.namespace, entity))
     return dict(zip(new, rows, strict=True))
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from epic_graph.entity_linking import Names
 from epic_graph.pagerank import Network
+from epic_graph.tables import GraphMarks, GraphTables
 from epic_memory.encoders.base import Encoder
 from epic_memory.errors import DamagedError
 from epic_memory.storage.store import Store
-from epic_memory.storage.tables.graph import GraphMarks
 
 
 class LoadedGraph:
@@ -26,6 +26,7 @@ class LoadedGraph:
         self.encoder = encoder
         self.namespace = namespace
         self._store = store
+        self._tables = GraphTables(store)
         self._begin()
 
     def _begin(self) -> None:
@@ -41,7 +42,7 @@ class LoadedGraph:
         Raises:
             DamagedError: if the file's data cannot be a graph.
         """
-        marks = self._store.graph.marks()
+        marks = self._tables.marks()
         if marks != self._marks:
             try:
                 self._read_anew(marks)
@@ -51,16 +52,16 @@ class LoadedGraph:
                 raise
 
     def _read_anew(self, marks: GraphMarks) -> None:
-        store, namespace = self._store, self.namespace
-        newest = store.graph.newest()
-        new = store.graph.passage_crcs(namespace, after=self._newest[0])
-        called = store.graph.entities_called(namespace, after=self._newest[1])
+        tables, namespace = self._tables, self.namespace
+        newest = tables.newest()
+        new = tables.passage_crcs(namespace, after=self._newest[0])
+        called = tables.entities_called(namespace, after=self._newest[1])
         items: Collection[int] = ()
         entities: Collection[int] = ()
-        if self._marks.plus(store.graph.added_since(*self._newest)) != marks:
+        if self._marks.plus(tables.added_since(*self._newest)) != marks:
             # There are not only additions.
             items, entities = self._crc_of.keys(), self.names.name_of.keys()
-            new, called = store.graph.passage_crcs(namespace), store.graph.entities_called(namespace)
+            new, called = tables.passage_crcs(namespace), tables.entities_called(namespace)
         changed = {item: crc for item, crc in new.items() if self._crc_of.get(item) != crc}
         gone = {item for item in items if item in self._crc_of and self._crc_of[item] != new.get(item)}
         missing = [row for row in called if row not in self.names.name_of]
@@ -70,7 +71,7 @@ class LoadedGraph:
 
     def _take(self, changed: dict[int, int], gone: set[int], entities: Sequence[int], gone_entities: set[int]) -> None:
         self.names.remove(gone_entities)
-        found = self._store.graph.entity_rows(entities, self.encoder.dimension)
+        found = self._tables.entity_rows(entities, self.encoder.dimension)
         if len(set(found.keys)) < len(found.keys) or not self.names.row_of.keys().isdisjoint(found.keys):
             raise DamagedError(self._store.path, "two of its entities have one key")
         self.names.add(found.rows, found.names, found.keys, found.vectors)
@@ -81,7 +82,7 @@ class LoadedGraph:
         # Without synonyms that have gone since.
         known = np.isin(found.pairs[:, 1], self.names.rows) & (found.cosines > 0.0)
         self.network.link(found.pairs[known], found.cosines[known])
-        mentions, facts = self._store.graph.mentions_and_facts(list(changed))
+        mentions, facts = self._tables.mentions_and_facts(list(changed))
         if not np.isin(mentions[:, 1], self.names.rows).all():
             raise DamagedError(self._store.path, "a passage names an entity that is not there")
         self.network.add(np.array(list(changed), dtype=np.int64), mentions, facts)

@@ -12,6 +12,7 @@ from epic_graph.ingest import Work, grow
 from epic_graph.loaded import LoadedGraph
 from epic_graph.reports import GraphReport, Neighbour
 from epic_graph.search import GraphHits, Reader, Walk, search
+from epic_graph.tables import GraphTables
 from epic_memory.context import ALLOWANCE, context_of
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, UnknownEntityError
@@ -21,7 +22,7 @@ from epic_memory.pipeline.search import checked_search
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items
 from epic_memory.runtime.effects import Clock, Effects, arun, run
-from epic_memory.runtime.progress import Progress
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.settings import Settings, checked_settings
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import verifier_number
@@ -88,7 +89,7 @@ class GraphMemory:
         # The last row that was offered to the graph: `add` skips those before it that did not fit, `update` does not.
         self._offered = 0
         if self._store.writable:
-            self._store.graph.begin()
+            self._tables.begin()
 
     @classmethod
     def open(
@@ -214,7 +215,7 @@ class GraphMemory:
     ) -> Effects[None]:
         """Add passages after some row that are outside the graph, failed ones, and those of other extractors."""
         self._store.check_writable()
-        namespace, graph = self.memory.namespace, self._store.graph
+        namespace, graph = self.memory.namespace, self._tables
         graph.begin()
         with self._session.lock, self._store.reading():
             rows = set(graph.outside(namespace, after))
@@ -322,7 +323,7 @@ class GraphMemory:
             if held is None or (item_id is not None and row is None):
                 return []
             name_of = held.names.name_of
-            rows = name_of if row is None else self._store.graph.mentions_and_facts([row])[0][:, 1].tolist()
+            rows = name_of if row is None else self._tables.mentions_and_facts([row])[0][:, 1].tolist()
             return [name_of[one] for one in rows]
 
     def facts(self, item_id: str) -> list[tuple[str, str, str]]:
@@ -335,9 +336,7 @@ class GraphMemory:
             if held is None or row is None:
                 return []
             name_of = held.names.name_of
-            return [
-                (name_of[one], relation, name_of[other]) for one, relation, other in self._store.graph.relations(row)
-            ]
+            return [(name_of[one], relation, name_of[other]) for one, relation, other in self._tables.relations(row)]
 
     def neighbours(self, entity: str) -> list[Neighbour]:
         """Return the entities that share a fact with an entity or have a similar name; the heaviest edge first.
@@ -357,14 +356,14 @@ class GraphMemory:
     def failures(self) -> dict[str, str]:
         """Return item id to reason for all passages the extractor failed for; `retry` extracts them again."""
         with self._session.lock, self._store.reading():
-            return {item_id: reason for _, item_id, reason in self._store.graph.failed_passages(self.memory.namespace)}
+            return {item_id: reason for _, item_id, reason in self._tables.failed_passages(self.memory.namespace)}
 
     def counts(self) -> dict[str, int]:
         """Count "passages", "entities", "edges", "failed" and "outside" (held, but not in the graph yet)."""
         with self._session.lock, self._store.reading():
             held = self._looked()
-            made = self._store.graph.counts(self.memory.namespace)
-            outside = len(self._store.graph.outside(self.memory.namespace))
+            made = self._tables.counts(self.memory.namespace)
+            outside = len(self._tables.outside(self.memory.namespace))
             return {**made, "edges": 0 if held is None else held.network.edges, "outside": outside}
 
     # other methods
@@ -377,6 +376,10 @@ class GraphMemory:
     def _store(self) -> Store:
         return self.memory._session.store
 
+    @property
+    def _tables(self) -> GraphTables:
+        return GraphTables(self._store)
+
     def _passage(self, item_id: object) -> int | None:
         row: int | None = self._store.items.row(self.memory.namespace, checked_text(item_id, "The item's id"))
         return row
@@ -388,7 +391,7 @@ class GraphMemory:
         """
         session = self._session
         session.space()  # notices if another process has embedded the memory anew
-        if not self._store.graph.begun:
+        if not self._tables.begun:
             return None
         if self._loaded is None or self._loaded.encoder is not session.encoder:
             self._loaded = LoadedGraph(self._store, self.memory.namespace, session.encoder)

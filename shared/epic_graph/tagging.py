@@ -10,12 +10,11 @@ from pydantic import BeforeValidator, Field
 
 from epic_graph.extraction.keys import entity_key
 from epic_graph.extraction.noun_phrases import phrases
+from epic_memory.lm.answers import Line, Shape, lines
 from epic_memory.lm.base import LanguageModel
-from epic_memory.lm.client import LMReader, Reading
+from epic_memory.lm.client import LMReader, Reading, RetryPolicy
 from epic_memory.lm.prompting import section
-from epic_memory.lm.retries import RetryPolicy
-from epic_memory.lm.shapes import Line, Shape, lines
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from epic_memory.text.tagging import Tags
 
 _MOST, _LONGEST = 12, 60

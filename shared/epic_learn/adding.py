@@ -7,9 +7,9 @@ from typing import Any
 
 from epic_learn.conversations import conversation_items, read_conversation
 from epic_learn.credentials import without_credentials
+from epic_learn.windows import ConversationChunker
 from epic_memory.memory import EpicMemory, checked_memory
-from epic_memory.runtime.threads import in_thread
-from epic_memory.text.chunking import ConversationChunker
+from epic_memory.runtime.effects import in_thread
 from epic_memory.types import BuildReport
 
 

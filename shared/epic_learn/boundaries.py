@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import re
 
-from epic_memory.text.phrases import anywhere, phrases
+
+def phrases(text: str) -> re.Pattern[str]:
+    r"""Return a pattern for any of the lines, as whole words; eight spaces more carry a line on."""
+    return re.compile(rf"(?<![\w'-])(?:{_alternatives(text)})(?![\w'])", re.I)
+
+
+def anywhere(text: str) -> re.Pattern[str]:
+    """Return a pattern for any of the lines, within words too; eight spaces more carry a line on."""
+    return re.compile(_alternatives(text), re.I)
+
+
+def _alternatives(text: str) -> str:
+    return "|".join(line.strip() for line in re.sub(r"\n {8}", "", text.strip()).splitlines())
+
 
 # A turn with one of these says nothing about the user at all: it steers an assistant, or is a whole letter.
 _NO_TURN = anywhere(r"""

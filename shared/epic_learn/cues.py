@@ -20,11 +20,10 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from epic_learn import boundaries
+from epic_learn import boundaries, durations
 from epic_learn.boundaries import SENTENCE, own_words, without_pastes
 from epic_learn.conversations import Turn
 from epic_learn.references import topic
-from epic_memory.text import durations
 from epic_memory.types import FloatArray
 from epic_memory.types.validation import local_time
 from epic_memory.types.weights import StageWeights

@@ -11,15 +11,14 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from epic_learn.boundaries import doubtful_from, own_words
 from epic_learn.conversations import Turn
 from epic_learn.cues import CueWeights, said_at
+from epic_learn.durations import end_in_words
 from epic_learn.references import Known, means_the_same
 from epic_memory.errors import InvalidInputError
-from epic_memory.lm.answers import letters
+from epic_memory.lm.answers import Line, Shape, letters, valid
 from epic_memory.lm.base import LanguageModel
 from epic_memory.lm.client import LMReader, readings_of
 from epic_memory.lm.prompting import one_line, section
-from epic_memory.lm.shapes import Line, Shape, valid
 from epic_memory.runtime.effects import Effects
-from epic_memory.text.durations import end_in_words
 from epic_memory.text.language import ENGLISH, language_of
 from epic_memory.text.stems import content_stems
 from epic_memory.types.proposals import Proposal, ProposalKind, ProposalReport, plain

@@ -14,8 +14,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.groups.live import Live
 from epic_memory.pipeline.reporting import areported, reported
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Clock, Effects, arun, run
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import Clock, Effects, arun, in_thread, run
 from epic_memory.settings import asked_model
 from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.types import BuildReport

@@ -22,8 +22,7 @@ from epic_memory.pipeline.export import Portable, lines_of, take_line, write_ite
 from epic_memory.pipeline.never import rules_of, topics_of
 from epic_memory.pipeline.removal import forget_traces
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import run
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread, run
 from epic_memory.storage.store import Contents
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types.digests import level_of, line_mark

@@ -31,9 +31,9 @@ from epic_memory.pipeline.preferences import add_preference, remove_preference, 
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects, run
-from epic_memory.runtime.progress import Progress
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.tables.proposals import was_decided
-from epic_memory.text.plain_statements import ends, replaces
+from epic_memory.text.statement_pairs import ends, replaces
 from epic_memory.text.statements import statement_of
 from epic_memory.types import BuildReport, FloatArray, Item, Preference
 from epic_memory.types.proposals import Proposal, ProposalKind, ProposalReport, Proposals, plain
@@ -100,7 +100,7 @@ def _with_origin(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
 def _ending(proposal: Proposal, turns: Sequence[Turn]) -> Proposal:
     """Return a model's proposal with the end that its quote states: "No sugar until Friday"."""
     from epic_learn.cues import said_at
-    from epic_memory.text.durations import end_of
+    from epic_learn.durations import end_of
 
     if proposal.expires_at is not None or not proposal.text:
         return proposal

@@ -34,10 +34,9 @@ from epic_memory.pipeline.reporting import OnBatch, aadd_items, add_items, arepo
 from epic_memory.pipeline.search import BY_VECTOR, checked_filter, checked_search, is_vector, search, search_vector
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
-from epic_memory.runtime.effects import Clock, Effects, arun, run
+from epic_memory.runtime.effects import Clock, Effects, arun, in_thread, run
 from epic_memory.runtime.optional import optional
-from epic_memory.runtime.progress import Progress
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.settings import Settings, check_no_file, checked_settings, session_of
 from epic_memory.storage.sqlite.files import encoder_in
 from epic_memory.storage.sqlite.locking import key_of
@@ -83,7 +82,7 @@ class EpicMemory:
             three; a new one takes, if installed, "multilingual" for preferences in other languages, else "minilm".
         llm: A language model for all that one can do: it explains each preference once, judges what passes the coarse
             filter and what questions find, tells what a new fact changes, and reads conversations and forms. A name
-            (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "llama.cpp:model.gguf", "auto" for
+            (`lm_of`): "ollama:qwen3:4b", "openai:MODEL@http://localhost:8000/v1", "auto" for
             whatever answers on this machine; or a model of LangChain or LlamaIndex. Default: none is asked.
         settings: All else: whose memory it is, what it filters by, what it keeps, how large it gets.
 

@@ -21,7 +21,7 @@ from epic_memory.encoders.base import Embed, Encoder, aembed, embed
 from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import LMError, LMUnavailableError, NoPreferencesError
 from epic_memory.lm.base import LanguageModel
-from epic_memory.lm.retries import RetryPolicy
+from epic_memory.lm.client import RetryPolicy
 from epic_memory.memory import EpicMemory
 from epic_memory.runtime.batching import storable
 from epic_memory.runtime.effects import Effects

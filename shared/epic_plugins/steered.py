@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from epic_memory.encoders import Encoder
 from epic_memory.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_memory.pipeline.candidates import least_topic
-from epic_memory.runtime.calls import Call
+from epic_memory.runtime.effects import Call
 from epic_memory.steering.question_kind import question_kind
 from epic_memory.steering.vector_stores import Least, Read, SteeredSearch, Target, refuses_dimension
 from epic_memory.types import FloatArray

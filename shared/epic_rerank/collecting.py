@@ -17,12 +17,12 @@ import numpy as np
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.base import Message
-from epic_memory.lm.scoring import Scorer
-from epic_memory.runtime.workers import completed
+from epic_memory.runtime.streaming import completed
 from epic_memory.types.digests import digest
 from epic_rerank.features import NAMES
 from epic_rerank.policy import Floats, log_probability, sample
 from epic_rerank.reranker import LearnedReranker
+from epic_rerank.scoring import Scorer
 from epic_rerank.training import Example, prior
 
 _ASKED = "Answer the question with the help of these notes.\n\n{notes}\n\nQuestion: {question}"

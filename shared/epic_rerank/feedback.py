@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory, checked_memory
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from epic_memory.types import Hits
 from epic_memory.types.validation import one_of
 from epic_rerank.reranker import SIGNALS, LearnedReranker, feedback_event

@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from epic_memory.encoders import default_encoder
-from epic_memory.encoders.multilingual import MultilingualEncoder
-from epic_memory.encoders.unigram import START, Unigram, units
+from epic_memory.encoders.multilingual import START, MultilingualEncoder, Unigram, units
 from multilingual_teacher import SPACE, Teacher
 from multilingual_texts import LANGUAGES, Text, sentences, translations
 

@@ -22,7 +22,7 @@ import openvino
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from epic_memory.encoders.unigram import Unigram
+from epic_memory.encoders.multilingual import Unigram
 
 Array = NDArray[Any]
 MODEL = "e5-small-q4.bin"

@@ -29,13 +29,13 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 27_420,
+    "lines of epic_memory": 26_080,
     "lines of epic_scale": 2_700,
-    "lines of all packages": 64_950,
-    "lines of tests": 66_200,
+    "lines of all packages": 64_540,
+    "lines of tests": 65_990,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 35_400,
+    "words of the docs": 35_220,
 }
 """The most that each may have: lowered with every change that makes the project smaller."""
 

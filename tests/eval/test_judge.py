@@ -160,7 +160,7 @@ def test_a_judge_that_fails_is_shown_and_asked_again(tmp_path: Path) -> None:
 
 
 def patience() -> object:
-    from epic_memory.lm.retries import RetryPolicy
+    from epic_memory.lm.client import RetryPolicy
 
     return RetryPolicy(retries=0, backoff=0.0)
 

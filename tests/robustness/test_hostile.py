@@ -15,7 +15,7 @@ from epic_apps.cli.main import main
 from epic_memory import Alignment, Decision, EpicMemory, Filter, Item, SearchOptions, Settings, Stance, Verdict
 from epic_memory.context import format_context
 from epic_memory.errors import EpicError, StoreError
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from forging import forge
 from helpers import Answering, HashEncoder, KeepAll
 from tables import table

@@ -21,7 +21,7 @@ from epic_memory.errors import InvalidInputError, UnknownItemError
 
 if TYPE_CHECKING:
     _Handler = logging.StreamHandler[Any]  # generic from Python 3.11 on only
-    from epic_memory.lm import LlamaCppLM, OllamaLM, OpenAICompatibleLM
+    from epic_memory.lm import OllamaLM, OpenAICompatibleLM
     from epic_memory.lm.base import LanguageModel
     from epic_memory.memory import EpicMemory
     from epic_memory.settings import Settings
@@ -35,7 +35,7 @@ ENCODERS = (
 )
 """As `epic_memory.encoders.by_name.NAMES`, which would take numpy to show the help."""
 _KEY = "EPIC_LLM_KEY"
-MODELS = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"
+MODELS = "ollama:MODEL, openai:MODEL@URL, or auto"
 """As `epic_memory.lm.by_name.NAMES`, likewise."""
 _PANEL = f"Language model (a key for its server is read from {_KEY})"
 
@@ -172,7 +172,7 @@ class Server:
         float | None, Option(metavar="S", help="seconds for an answer (default 120)", rich_help_panel=_PANEL)
     ] = None
 
-    def model(self, name: str) -> OllamaLM | OpenAICompatibleLM | LlamaCppLM:
+    def model(self, name: str) -> OllamaLM | OpenAICompatibleLM:
         """Return the language model of a name, once its server has answered."""
         from epic_memory.lm import lm_of
 

@@ -11,7 +11,7 @@ from epic_apps.cli.options import InFile, Server, command, new_app
 from epic_memory.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from epic_memory.lm import Scorer
+    from epic_rerank.scoring import Scorer
 
 app = new_app(help="Train what orders the results of a search.")
 
@@ -21,9 +21,7 @@ def _collect(
     file: InFile,
     server: Server,
     asked: Annotated[str, Argument(metavar="QUESTIONS", help='lines of JSON: {"question": ..., "reference": ...}')],
-    scorer: Annotated[
-        str, Option(metavar="MODEL", help="openai:MODEL on vLLM, llama.cpp:FILE.gguf, or any with --metric")
-    ],
+    scorer: Annotated[str, Option(metavar="MODEL", help="openai:MODEL on vLLM, or any with --metric")],
     out: Annotated[str, Option(metavar="LOG", help="the log; an interrupted one is continued")],
     metric: Annotated[bool, Option("--metric", help="let the model answer, and compare words")] = False,
     lists: Annotated[int, Option(min=2, help="lists tried for a question")] = 16,
@@ -75,11 +73,9 @@ def _collect(
 
 
 def _scorer(server: Server, name: str, *, metric: bool) -> Scorer:
-    from epic_memory.lm import LlamaCppScorer, MetricScorer, OpenAICompatibleLM, VllmScorer
+    from epic_memory.lm import OpenAICompatibleLM
+    from epic_rerank.scoring import MetricScorer, VllmScorer
 
-    kind, _, path = name.partition(":")
-    if kind == "llama.cpp" and not metric:
-        return LlamaCppScorer(path)
     lm = server.model(name)
     if metric:
         return MetricScorer(lm)

@@ -17,8 +17,9 @@ from epic_apps.cli.readers import READERS
 from epic_apps.cli.readers.base import Section, opened, text_of
 from epic_apps.cli.roots import Roots
 from epic_learn.conversations import conversation_items, read_conversation, unusable_lines
+from epic_learn.windows import ConversationChunker
 from epic_memory.errors import InvalidInputError, MissingExtraError
-from epic_memory.text.chunking import ConversationChunker, WordChunker
+from epic_memory.text.chunking import WordChunker
 from epic_memory.types import Item, Preference
 from epic_memory.types.metadata import dumped_metadata
 

@@ -15,9 +15,8 @@ from epic_memory import Item
 from epic_memory.encoders import Encoder, embed
 from epic_memory.lm import Completion, LanguageModel, Message
 from epic_memory.lm.answers import said_in
-from epic_memory.lm.client import StructuredClient
+from epic_memory.lm.client import Complete, RetryPolicy, StructuredClient
 from epic_memory.lm.prompting import numbered, section
-from epic_memory.lm.retries import Complete, RetryPolicy
 from epic_memory.runtime.effects import Effects
 from epic_memory.types import Usage
 

@@ -11,7 +11,7 @@ from epic_graph.extraction.keys import entity_key
 from epic_graph.extraction.noun_phrases import Phrase, phrases
 from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.batching import checked_part
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from epic_memory.types import Usage
 
 __all__ = ["Extraction", "Extractor", "Fact", "PhraseExtractor", "Unextracted", "entity_key"]

@@ -11,12 +11,10 @@ from pydantic import BeforeValidator, Field
 
 from epic_graph.extraction.base import LONGEST_NAME, Extraction, Fact, Unextracted, entity_key
 from epic_memory.errors import InvalidInputError
-from epic_memory.lm.answers import letters
+from epic_memory.lm.answers import Line, Shape, letters, lines
 from epic_memory.lm.base import LanguageModel
-from epic_memory.lm.client import LMReader, Reading
+from epic_memory.lm.client import LMReader, Reading, RetryPolicy
 from epic_memory.lm.prompting import section
-from epic_memory.lm.retries import RetryPolicy
-from epic_memory.lm.shapes import Line, Shape, lines
 
 _MOST_TOKENS = 1024
 _MOST_ENTITIES = 64

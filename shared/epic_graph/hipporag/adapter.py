@@ -25,7 +25,7 @@ from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.lm.failures import kind_of
 from epic_memory.memory import EpicMemory
 from epic_memory.runtime.batching import coerced
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.types import FloatArray, Hits, Item, Preference, checked_k, checked_text
 from epic_memory.types.modes import Mode, checked_mode

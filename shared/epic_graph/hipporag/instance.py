@@ -19,7 +19,7 @@ import numpy as np
 
 from epic_memory.encoders.adapted import AdaptedEncoder
 from epic_memory.errors import InvalidInputError, StoreError
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from epic_memory.storage.sqlite.files import new_file
 from epic_memory.types import FloatArray
 

@@ -10,11 +10,10 @@ from pydantic import BeforeValidator
 from epic_learn.forms.dates import days_in
 from epic_learn.forms.fields import Field, FilledField, FilledForm, Value
 from epic_learn.forms.values import values_in
-from epic_memory.lm.answers import letters
+from epic_memory.lm.answers import Line, Shape, letters
 from epic_memory.lm.base import LanguageModel
 from epic_memory.lm.client import LMReader, Reading, readings_of
 from epic_memory.lm.prompting import one_line
-from epic_memory.lm.shapes import Line, Shape
 from epic_memory.runtime.effects import Effects
 from epic_memory.types import Item, Preference, Usage
 

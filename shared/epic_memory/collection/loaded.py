@@ -74,7 +74,7 @@ class LoadedCollection:
         self.row_of = records.ids()
         self.touched: dict[str, None] | None = None
         self.made = made
-        self._begin(0 if made is None else _dimension(records.path, made))
+        self._begin(0 if made is None else _dimension(records.db.path, made))
         # For the filters used last, the rows of the records that satisfy them.
         self._filtered: dict[Hashable, tuple[Filter, dict[int, None]]] = {}
         # For each metadata key that `having` was asked for, row to text.
@@ -106,7 +106,7 @@ class LoadedCollection:
     def begin(self, made: dict[str, Any]) -> None:
         """Prepare for the first vectors of an encoder."""
         self.made = made
-        self._begin(_dimension(self._records.path, made))
+        self._begin(_dimension(self._records.db.path, made))
 
     def put(
         self,

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from epic_memory.errors import EncoderError, InvalidInputError
-from epic_memory.runtime.effects import Effect
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import Effect, in_thread
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
 

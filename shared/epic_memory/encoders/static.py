@@ -81,7 +81,9 @@ class StaticEncoder:
         """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         out = np.empty((len(texts), self.dimension), dtype=np.float32)
         for start in range(0, len(texts), _BLOCK):
-            block = [_shortened(text) for text in texts[start : start + _BLOCK]]
+            block = [
+                text if len(text) <= _MAX_CHARACTERS else _shortened(text) for text in texts[start : start + _BLOCK]
+            ]
             out[start : start + len(block)] = self._pool(block)
         return out
 
@@ -176,9 +178,7 @@ def _read(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any], dict[s
 
 
 def _shortened(text: str) -> str:
-    """Return the part of a text that can matter; a long run of white space counts as one character."""
-    if len(text) <= _MAX_CHARACTERS:
-        return text
+    """Return the part of a long text that can matter; a long run of white space counts as one character."""
     return " ".join(text[: 16 * _MAX_CHARACTERS].split())[:_MAX_CHARACTERS]
 
 

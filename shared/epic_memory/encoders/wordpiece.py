@@ -125,14 +125,12 @@ class WordPiece:
         return [self._ids(text)[:longest] for text in texts]
 
     def _ids(self, text: str) -> list[int]:
+        # For most texts that is known at once: a split takes longer.
         if self._specials is None or not any(begin in text for begin in self._beginnings):
             return self._ids_of(text)
-        parts = self._specials.split(text)
-        return list(
-            chain.from_iterable(
-                [self._special[part]] if number % 2 else self._ids_of(part) for number, part in enumerate(parts)
-            )
-        )
+        parts = enumerate(self._specials.split(text))
+        found = ([self._special[part]] if number % 2 else self._ids_of(part) for number, part in parts)
+        return list(chain.from_iterable(found))
 
     def _ids_of(self, text: str) -> list[int]:
         if text.isascii():

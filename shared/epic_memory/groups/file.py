@@ -15,8 +15,7 @@ from epic_memory.pipeline.export import export
 from epic_memory.pipeline.opening import reencode_memory
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import run
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread, run
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of, salt_in
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.seen import numbers

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from epic_memory.errors import InvalidInputError, LMSetupError
 from epic_memory.lm.base import Completion, LanguageModel, Message, Schema
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 
 Unit: TypeAlias = Literal["calls", "tokens"]
 _UNITS: tuple[Unit, ...] = get_args(Unit)

@@ -1,23 +1,23 @@
-"""Language models by name: "ollama:qwen3:4b", "openai:MODEL@URL", "llama.cpp:model.gguf", or "auto"."""
+"""Language models by name: "ollama:qwen3:4b", "openai:MODEL@URL", or "auto", which looks on this machine."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from epic_memory.errors import InvalidInputError
+from epic_memory.errors import InvalidInputError, LMSetupError
 from epic_memory.lm.base import LanguageModel
-from epic_memory.lm.llamacpp import LlamaCppLM
-from epic_memory.lm.local import local_lm
-from epic_memory.lm.ollama import OllamaLM
+from epic_memory.lm.http import client_settings, is_this_machine, within
+from epic_memory.lm.ollama import OllamaLM, server_address
 from epic_memory.lm.openai_compatible import OpenAICompatibleLM
 
-NAMES = "ollama:MODEL, openai:MODEL@URL, llama.cpp:FILE.gguf, or auto"
+NAMES = "ollama:MODEL, openai:MODEL@URL, or auto"
 """The known names, for messages."""
 
-_EXAMPLES = {"ollama": "qwen3:4b", "openai": "MODEL@http://localhost:8000/v1", "llama.cpp": "models/qwen3-4b.gguf"}
+_EXAMPLES = {"ollama": "qwen3:4b", "openai": "MODEL@http://localhost:8000/v1"}
 
 L = TypeVar("L", bound=LanguageModel)
 
@@ -39,12 +39,11 @@ def lm_of(
     api_key: str | None = None,
     timeout: float | None = None,
     concurrency: int | None = None,
-) -> L | OllamaLM | OpenAICompatibleLM | LlamaCppLM:
+) -> L | OllamaLM | OpenAICompatibleLM:
     """Return the language model with a name; return a model unchanged.
 
         lm_of("ollama:qwen3:4b")
         lm_of("openai:qwen3-4b@http://localhost:8000/v1")
-        lm_of("llama.cpp:models/qwen3-4b.gguf")
 
     "auto" asks the servers of this machine at once, and takes a model that one of them has (`local_lm`). For all other
     names nothing is sent before the model is used.
@@ -59,8 +58,7 @@ def lm_of(
     Raises:
         InvalidInputError: for any other name, "openai:MODEL" without a url, invalid settings, or an object that is not
             a language model.
-        MissingExtraError: for "llama.cpp:FILE.gguf" without llama-cpp-python.
-        LMSetupError: for a file that is no GGUF file, or "auto" if nothing answers.
+        LMSetupError: for "auto" if nothing answers.
     """
     if not isinstance(model, str):
         if not isinstance(model, type) and (adapter := _adapter_of(model)) is not None:
@@ -87,24 +85,20 @@ def lm_of(
                 " the command line)."
             )
         return OpenAICompatibleLM(server, name, api_key=api_key, **limits)
-    if url is not None and (kind == "llama.cpp" or model.strip() == "auto"):
-        raise InvalidInputError(f"{model!r} takes no address of a server (url=).")
-    if kind == "llama.cpp" and rest:
-        if limits.pop("concurrency", 1) != 1:
-            raise InvalidInputError("A model in this process makes one call at a time: concurrency must be 1.")
-        return LlamaCppLM(rest, **limits)
     if model.strip() == "auto":
+        if url is not None:
+            raise InvalidInputError('"auto" takes no address of a server (url=).')
         return local_lm(**limits)
     raise InvalidInputError(f"There is no model {model!r}. Use {NAMES}{_hint(model.strip())}.")
 
 
 def _hint(wrong: str) -> str:
     """Return how a name may have been meant."""
-    kind, _, rest = wrong.partition(":")
+    kind = wrong.partition(":")[0]
     if kind in _EXAMPLES:
         return f"; {kind!r} is followed by a colon and a model: '{kind}:{_EXAMPLES[kind]}'"
     if wrong.lower().endswith(".gguf"):
-        return f"; a file is 'llama.cpp:{rest or wrong}'"
+        return "; a file is served by llama.cpp (llama-server -m FILE) or Ollama, and named by its server"
     return f"; one of an Ollama server is 'ollama:{wrong}'" if wrong else ""
 
 
@@ -115,3 +109,111 @@ def _split(kind: str, rest: str) -> tuple[str, str | None]:
     if re.search({"ollama": r"@(?!sha256:)", "openai": r"@\S+:\d"}.get(kind, r"(?!)"), rest):
         raise InvalidInputError(f"The address in '{kind}:{rest}' must be whole, such as http://localhost:8000/v1.")
     return rest, None
+
+
+OLLAMA = "http://127.0.0.1:11434"
+SERVERS = {
+    "llama.cpp": "http://127.0.0.1:8080/v1",
+    "LM Studio": "http://127.0.0.1:1234/v1",
+    "vLLM": "http://127.0.0.1:8000/v1",
+}
+"""Where servers of OpenAI's protocol listen, unless they are told otherwise."""
+
+# How long a server may take to list its models.
+_SECONDS = 1.0
+
+# Models that cannot converse, and models that a server on this machine has another machine run.
+_NO_CHAT = re.compile(r"embed|rerank|bert|minilm|whisper|(?<![a-z])(?:bge|gte|e5|base|text|tts)(?![a-z])", re.I)
+_ELSEWHERE = re.compile(r"[-:]cloud$", re.I)
+_BILLIONS = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)\s*([bm])(?![a-z])", re.I)
+
+# Billions of parameters: small models judge badly, large ones answer slowly.
+_WANTED = 4.0
+_UNKNOWN = 32.0
+
+
+class _Model(NamedTuple):
+    name: str
+    billions: float | None
+
+
+def local_lm(**limits: Any) -> OllamaLM | OpenAICompatibleLM:
+    """Return a language model that a server on this machine has: of the first that answers, the one nearest to 4B.
+
+    Asked are an Ollama server (at `OLLAMA_HOST` if that is this machine, else at its default), and the addresses in
+    `SERVERS`. No key is sent, and no other machine is asked, nor a model of Ollama's cloud chosen.
+
+    Args:
+        limits: `timeout` and `concurrency`, as both models take them.
+
+    Raises:
+        LMSetupError: if no server answers, or none has a model that converses.
+    """
+    configured = server_address(None)
+    ollama = str(configured).rstrip("/") if is_this_machine(configured.host) else OLLAMA
+    silent: list[str] = []
+    empty: list[str] = []
+    for name, address in {"Ollama": ollama, **SERVERS}.items():
+        models = _listed(f"{address}/api/tags" if name == "Ollama" else f"{address}/models")
+        if models is None:
+            silent.append(f"{name} at {address}")
+        elif (chosen := _chosen(models)) is None:
+            empty.append(f"{name} at {address}")
+        elif name == "Ollama":
+            return OllamaLM(chosen, host=address, **limits)
+        else:
+            return OpenAICompatibleLM(address, chosen, **limits)
+    found = f"{' and '.join(empty)}: no model that converses. " if empty else ""
+    asked = f"No answer from {', '.join(silent)}. " if silent else ""
+    raise LMSetupError(
+        f"No language model was found on this machine. {found}{asked}Install Ollama (https://ollama.com/download),"
+        " which then runs as a server, and pull a model once: ollama pull qwen3:4b. Or name a model of another server,"
+        " openai:MODEL@URL."
+    )
+
+
+def _listed(url: str) -> list[_Model] | None:
+    """Return the models that a server lists, or None if it is no server of models."""
+    import httpx
+
+    settings = client_settings(httpx.URL(url), timeout=_SECONDS, concurrency=1)
+    try:
+        with httpx.Client(**settings) as client:
+            answer = within(_SECONDS, lambda: client.get(url))
+        body = answer.json() if answer.status_code == 200 else None
+    except (httpx.HTTPError, OSError, ValueError):
+        return None
+    listed = body.get("models" if url.endswith("/api/tags") else "data") if isinstance(body, Mapping) else None
+    return list(_models(listed)) if isinstance(listed, list) else None
+
+
+def _models(listed: Iterable[object]) -> Iterable[_Model]:
+    """Yield the models of a list of Ollama's or OpenAI's form that run on the machine of the server."""
+    for entry in listed:
+        if not isinstance(entry, Mapping):
+            continue
+        name = entry.get("name") or entry.get("id")
+        if isinstance(name, str) and not entry.get("remote_host") and not _ELSEWHERE.search(name):
+            yield _Model(name, _billions(entry, name))
+
+
+def _billions(entry: Mapping[str, Any], name: str) -> float | None:
+    """Return a model's size in billions of parameters, as the server says or the name tells; None if neither does."""
+    details, meta = entry.get("details"), entry.get("meta")
+    if isinstance(meta, Mapping) and isinstance(meta.get("n_params"), (int, float)) and meta["n_params"] > 0:
+        return float(meta["n_params"]) / 1e9
+    stated = str(details.get("parameter_size", "")) if isinstance(details, Mapping) else ""
+    found = _BILLIONS.search(stated) or _BILLIONS.search(name.rpartition("/")[2])
+    if found is None or not float(found[1]):
+        return None
+    return float(found[1]) / (1.0 if found[2].lower() == "b" else 1000.0)
+
+
+def _chosen(models: Iterable[_Model]) -> str | None:
+    """Return the name of the model that is nearest in size to what is wanted, or None if none converses."""
+
+    def distance(model: _Model) -> tuple[float, str]:
+        return (_UNKNOWN if model.billions is None else abs(math.log2(model.billions / _WANTED)), model.name)
+
+    usable = [model for model in models if not _NO_CHAT.search(model.name)]
+    return min(usable, key=distance).name if usable else None

@@ -11,13 +11,10 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
-from epic_memory.lm.adapted import is_cut, tokens_of
-from epic_memory.lm.base import SECONDS, Completion, Message, Schema
+from epic_memory.lm.base import SECONDS, Completion, LimitedLM, LoopClients, Message, Schema, is_cut, tokens_of
 from epic_memory.lm.failures import of_status, too_slow
 from epic_memory.lm.http import awithin, check_model, client_settings, count, sendable, within, without_key
-from epic_memory.lm.limits import LimitedLM, LoopClients
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects
+from epic_memory.runtime.effects import Call, Effects
 
 if TYPE_CHECKING:
     import httpx

@@ -14,8 +14,8 @@ from epic_memory.pipeline.session import Session, reader_among
 from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Clock, Effects
-from epic_memory.runtime.progress import Progress
 from epic_memory.runtime.streaming import Batch, NextBatch, streamed
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.namespace import Namespace
 from epic_memory.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_memory.types.preferences import Aspects, Expansion

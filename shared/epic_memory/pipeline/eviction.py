@@ -5,7 +5,9 @@ What goes is shortened, judged again, or removed (docs/memory.md, "A budget").
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +30,7 @@ from epic_memory.storage.namespace import CommittedRows
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.seen import EVICTED
-from epic_memory.text.extract import shortened
+from epic_memory.text.chunking import sentences
 from epic_memory.types import BuildReport, FloatArray, Stance
 from epic_memory.types.reports import NotKept
 
@@ -45,6 +47,9 @@ _FILLING = 1.3
 _SLACK = 6_000
 _VERDICT = 300
 _ATTEMPTS = 4
+# Of a text that is shortened: the most that stays, and the fewest sentences of one that is.
+_SHARE, _SHORT = 0.4, 3
+_WORD = re.compile(r"\w+")
 
 Coming: TypeAlias = tuple[str, Any, int]
 """Something to be written: the attribute of `WriteBatch` it belongs to, the thing, and its bytes in the file."""
@@ -374,3 +379,32 @@ def evict(session: Session, rows: Sequence[int]) -> int:
             records.append((held.digest, record))
         store.seen.put_records(namespace, records, {each.text: row for row, each in known.items()})
     return len(found)
+
+
+def shortened(text: str, instructions: Sequence[str]) -> str:
+    """Return the sentences of a text, in their order, that share most with its instructions: at most two fifths of it.
+
+    Each instruction keeps at least the sentence that shares most with it, even if that exceeds two fifths. A word
+    counts the more the fewer sentences have it. A text of one or two sentences is returned whole.
+    """
+    parts = sentences(text)
+    if len(parts) < _SHORT or not instructions:
+        return text
+    words = [_words(part) for part in parts]
+    common = Counter(word for bag in words for word in bag)
+    room = _SHARE * len(text)
+    scores = [
+        [sum(1.0 / common[word] for word in bag & wanted) for bag in words] for wanted in map(_words, instructions)
+    ]
+    chosen = {max(range(len(parts)), key=row.__getitem__) for row in scores}
+    best = sorted(range(len(parts)), key=lambda part: -max(row[part] for row in scores))
+    for part in best:
+        if sum(len(parts[n]) for n in chosen | {part}) > room:
+            break
+        chosen.add(part)
+    kept = " ".join(parts[part].strip() for part in sorted(chosen))
+    return kept if len(kept) < len(text) else text
+
+
+def _words(text: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(text) if len(word) > 2}

@@ -38,8 +38,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from epic_memory.encoders.static import default_encoder
-from epic_memory.text.plain_statements import ends, replaces
-from epic_memory.text.statement_pairs import denies, of_others, of_several, same_words, says_again
+from epic_memory.text.statement_pairs import denies, ends, of_others, of_several, replaces, same_words, says_again
 from epic_memory.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_memory.text.stems import stem
 from epic_memory.types import FloatArray

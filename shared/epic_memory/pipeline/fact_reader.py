@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
+from epic_memory.lm.answers import Line, Shape, lines
 from epic_memory.lm.base import LanguageModel
 from epic_memory.lm.client import LMReader, readings_of
 from epic_memory.lm.prompting import one_line, section
-from epic_memory.lm.shapes import Line, Shape, lines
 from epic_memory.runtime.effects import Effects
 from epic_memory.types import BuildReport
 

@@ -72,7 +72,7 @@ def made_fact(
     ends = item.expires_at if expires_at is None else checked_moment(expires_at)
     if ends is None:
         # Its patterns take a while to compile.
-        from epic_memory.text.durations import end_of_fact
+        from epic_memory.text.times import end_of_fact
 
         ends = end_of_fact(item.text)
     return replace(

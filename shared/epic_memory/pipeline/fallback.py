@@ -10,8 +10,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.runtime.effects import Effect
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import Effect, in_thread
 from epic_memory.types import Hit, Item
 
 FallbackCall: TypeAlias = Callable[[str, int], Iterable[Any]]

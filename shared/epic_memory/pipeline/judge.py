@@ -13,7 +13,7 @@ from epic_memory.pipeline.ingest import coarse_stage, resolve_keep_rate
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, count_undecided, forget_gone, remember
 from epic_memory.runtime.effects import Clock, Effects
-from epic_memory.runtime.progress import Progress
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.types import BuildReport, Candidate, Decision, FloatArray, Item, Verdict
 from epic_memory.types.verdicts import Judged
 

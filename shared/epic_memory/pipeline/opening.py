@@ -16,7 +16,7 @@ from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.retention.budget import DEFAULT_RESERVE, Budget, budget_in
 from epic_memory.runtime.effects import Clock, Effects, run
-from epic_memory.runtime.progress import Progress
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.sizes import sizes
 from epic_memory.storage.sqlite.tables import Table
 from epic_memory.types import BuildReport, FloatArray, Preference

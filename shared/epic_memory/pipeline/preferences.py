@@ -28,7 +28,7 @@ from epic_memory.pipeline.verify import VerdictBatches, batch_of, remember
 from epic_memory.preferences.evidence import broken_by
 from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.runtime.effects import Clock, Effects
-from epic_memory.runtime.progress import Progress
+from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.codecs import rounded
 from epic_memory.storage.namespace import CommittedRows, Namespace
 from epic_memory.storage.tables.entries import PlacedEntry

@@ -12,8 +12,7 @@ from epic_memory.pipeline.ingest import add_batch, resume
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items, abatches, batches
 from epic_memory.runtime.effects import Clock, Effects, arun, run
-from epic_memory.runtime.progress import Progress
-from epic_memory.runtime.telemetry import counts_of, span
+from epic_memory.runtime.telemetry import Progress, counts_of, span
 from epic_memory.types import BuildReport, Item
 from epic_memory.verification import EmbeddedVerifier
 
@@ -29,7 +28,8 @@ Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Effects[None]]
 def add_items(session: Session, items: Items, *, light: bool = True, progress: bool | OnBatch = False) -> BuildReport:
     """Offer items to a memory, each batch committed; see `EpicMemory.add`."""
     report, clock = _begun(session)
-    resume(session)
+    if session.model_budget is not None:
+        resume(session, session.model_budget)
     with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
         for batch in batches(items):
             run(add_batch(session, batch, report, clock, bar, light=light), clock)
@@ -44,7 +44,8 @@ async def aadd_items(
 ) -> BuildReport:
     """As `add_items`, without blocking the event loop; also takes an asynchronous iterable."""
     report, clock = _begun(session)
-    resume(session)
+    if session.model_budget is not None:
+        resume(session, session.model_budget)
     with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
         async for batch in abatches(items):
             await arun(add_batch(session, batch, report, clock, bar, light=light), clock)

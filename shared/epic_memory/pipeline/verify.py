@@ -75,15 +75,8 @@ class VerdictBatches:
         self._known = [] if self._recalled is None else list(self._recalled.known)
         self._asked = chosen if self._recalled is None else self._recalled.asked
         self._waiting.update(range(len(self._asked)))
-        base, asked = session.base, self._asked
-        self._stream = AnswerStream(
-            len(asked),
-            answers=lambda: base.stream(asked),
-            aanswers=lambda: base.astream(asked),
-            check=lambda position, verdict: checked_verdict(asked[position], verdict),
-            name=f"verifier {verifier.name!r}",
-            size=base.block,
-        )
+        name, block = f"verifier {verifier.name!r}", session.base.block
+        self._stream = AnswerStream(session.base, self._asked, check=checked_verdict, name=name, size=block)
 
     def next_batch(self) -> Effects[VerdictBatch | None]:
         """Return the next batch; None once every candidate has its verdict."""

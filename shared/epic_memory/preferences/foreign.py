@@ -1,17 +1,14 @@
-"""Warnings about other languages: preferences that the parser cannot read, and items that the encoder does not know."""
+"""Warnings about other languages: preferences that the parser cannot read, and queries that the encoder cannot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.parser import language_not_read
-from epic_memory.text.language import ADVICE, ENGLISH, foreign_among, is_foreign, named
-from epic_memory.types import BuildReport, Item, Preference
-
-LOOKED_AT = 200
-"""Most items of a batch whose language is determined."""
+from epic_memory.text.language import ADVICE, ENGLISH, is_foreign, named
+from epic_memory.types import BuildReport, Preference
 
 
 def languages_known(encoder: Encoder) -> AbstractSet[str] | None:
@@ -45,12 +42,3 @@ def warn_of_unread(report: BuildReport, preferences: Iterable[Preference], encod
             warning += f" The encoder {encoder.name} does not know the language either: use {ADVICE}."
         if warning not in report.warnings:
             report.warnings.append(warning)
-
-
-def count_foreign(report: BuildReport, items: Sequence[Item], encoder: Encoder) -> None:
-    """Count in the report the items in languages that the encoder does not know, in a sample of at most `LOOKED_AT`."""
-    known = languages_known(encoder)
-    if known is None or not items:
-        return
-    for language, count in foreign_among([item.text for item in items], known, LOOKED_AT).items():
-        report.foreign[language] = report.foreign.get(language, 0) + count

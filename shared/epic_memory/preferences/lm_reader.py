@@ -14,11 +14,10 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self, override
 
+from epic_memory.lm.answers import Line, Shape, lines
 from epic_memory.lm.base import LanguageModel
-from epic_memory.lm.client import LMReader, Reading
+from epic_memory.lm.client import LMReader, Reading, RetryPolicy
 from epic_memory.lm.prompting import section
-from epic_memory.lm.retries import RetryPolicy
-from epic_memory.lm.shapes import Line, Shape, lines
 from epic_memory.runtime.effects import Effects
 from epic_memory.types import Preference, Usage
 from epic_memory.types.preferences import FIRMNESS, Aspects, Expansion

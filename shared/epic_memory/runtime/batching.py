@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Ma
 from typing import Any, TypeAlias
 
 from epic_memory.errors import DuplicatePreferenceError, InvalidInputError
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from epic_memory.types import Item, Preference
 from epic_memory.types.metadata import dumped_metadata
 

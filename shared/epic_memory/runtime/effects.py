@@ -7,15 +7,45 @@ give the same result.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from epic_memory.runtime.threads import in_thread
+from typing_extensions import override
 
 R = TypeVar("R")
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a worker thread; when cancelled, wait for it to finish before raising CancelledError.
+
+    Raises:
+        RuntimeError: if the function raises StopIteration, which a future cannot carry.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(_guarded, function, *arguments))
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            # The thread cannot be stopped; returning now would let it write unnoticed by the caller.
+            cancelled = error
+    if cancelled is not None:
+        work.exception()
+        raise cancelled
+    return work.result()
+
+
+def _guarded(function: Callable[..., T], *arguments: Any) -> T:
+    try:
+        return function(*arguments)
+    except StopIteration as stop:
+        raise RuntimeError(f"{function!r} raised StopIteration") from stop
 
 
 class StoppedError(Exception):
@@ -145,3 +175,63 @@ def _advance(effects: Effects[R], result: Any) -> tuple[Effect | None, Any]:
         return effects.send(result), None
     except StopIteration as stop:
         return None, stop.value
+
+
+class Call(Effect):
+    """A call of either of two functions that give the same result.
+
+    Args:
+        call, acall: The functions that are called in synchronous and in asynchronous code.
+        arguments, options: The arguments of both.
+        explain: Raises an error that explains another one, if it can.
+    """
+
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        acall: Callable[..., Awaitable[Any]],
+        *arguments: Any,
+        explain: Callable[[Exception], None] = lambda _: None,
+        **options: Any,
+    ) -> None:
+        self._call = partial(call, *arguments, **options)
+        self._acall = partial(acall, *arguments, **options)
+        self._explain = explain
+
+    @override
+    def run(self, stopped: threading.Event | None) -> Any:
+        """Call the synchronous function."""
+        try:
+            return self._call()
+        except Exception as error:
+            self._explain(error)
+            raise
+
+    @override
+    async def arun(self) -> Any:
+        """Call the asynchronous function."""
+        try:
+            return await self._acall()
+        except Exception as error:
+            self._explain(error)
+            raise
+
+
+class Attempt(Call):
+    """A call whose error is its result, for what may fail without ending the algorithm."""
+
+    @override
+    def run(self, stopped: threading.Event | None) -> Any:
+        """Call the synchronous function."""
+        try:
+            return super().run(stopped)
+        except Exception as error:
+            return error
+
+    @override
+    async def arun(self) -> Any:
+        """Call the asynchronous function."""
+        try:
+            return await super().arun()
+        except Exception as error:
+            return error

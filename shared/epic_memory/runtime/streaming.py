@@ -1,4 +1,4 @@
-"""Streams of answers, in batches that are committed as they come.
+"""Streams of answers: several calls at once, and batches of their results that are committed as they come.
 
 A batch ends when it is large enough or 0.05 s have passed since it began: the answers of a slow model are committed at
 once, and those of a fast one in few commits. It also ends on a failure or an interruption; the answers received before
@@ -8,22 +8,130 @@ are then handed out first, and the interruption is raised after that.
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, Generic, TypeVar
 
 from epic_memory.errors import VerifierError
-from epic_memory.runtime.effects import Effect
+from epic_memory.runtime.effects import Effect, StoppedError
 from epic_memory.types.validation import writable
 
+T = TypeVar("T")
 R = TypeVar("R")
 
+# How many results a worker may be ahead of what takes them: an interrupted build has not paid for all the others.
+_AHEAD = 8
 LARGEST_BATCH = 256
 _MOMENT = 0.05
+
+
+def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequence[T], workers: int) -> Iterator[R]:
+    """Yield the results of a function over inputs, in the order in which they are ready.
+
+    With one worker everything happens in this thread, and the function gets None with each input. With more workers it
+    gets an event, which is set on an interruption. A function that checks the event between its steps, waits on it
+    instead of sleeping and raises `StoppedError` ends with the step it is in. The threads are daemons: none keeps the
+    interpreter from ending.
+
+    Raises:
+        Exception: whatever the function raises.
+    """
+    if workers <= 1 or len(inputs) <= 1:
+        for value in inputs:
+            yield function(value, None)
+        return
+    waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
+    for value in inputs:
+        waiting.put(value)
+    ready: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
+    stopped, room = threading.Event(), threading.Semaphore(_AHEAD * workers)
+
+    def work() -> None:
+        while room.acquire() and not stopped.is_set():
+            try:
+                value = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                ready.put((True, function(value, stopped)))
+            except StoppedError:
+                return
+            except BaseException as error:
+                stopped.set()
+                ready.put((False, error))
+
+    try:
+        for _ in range(min(workers, len(inputs))):
+            # The function sees the caller's context variables, as it would in a task.
+            threading.Thread(target=copy_context().run, args=(work,), daemon=True, name="epic-lm").start()
+        for _ in inputs:
+            try:
+                succeeded, result = ready.get()
+                if not succeeded:
+                    raise result
+            except BaseException:
+                # Results that are ready already are still yielded.
+                stopped.set()
+                while not ready.empty():
+                    succeeded, result = ready.get()
+                    if succeeded:
+                        yield result
+                raise
+            yield result
+            room.release()
+    finally:
+        stopped.set()
+        room.release(workers)
+
+
+async def acompleted(
+    function: Callable[[T], Awaitable[R]], inputs: Sequence[T], workers: int
+) -> AsyncGenerator[R, None]:
+    """Yield results as `completed` does, from tasks of the running event loop; all have ended when this ends."""
+    waiting = iter(inputs)
+    ready: asyncio.Queue[tuple[bool, Any]] = asyncio.Queue()
+    workers = max(workers, 1)
+    room = asyncio.Semaphore(_AHEAD * workers)
+
+    async def work() -> None:
+        for value in waiting:
+            await room.acquire()
+            try:
+                ready.put_nowait((True, await function(value)))
+            except BaseException as error:
+                # Also report a call that was cancelled by somebody else: the consumer is waiting for it.
+                ready.put_nowait((False, error))
+                if not isinstance(error, Exception):
+                    raise
+
+    tasks = [asyncio.create_task(work()) for _ in range(min(workers, len(inputs)))]
+    try:
+        for _ in inputs:
+            try:
+                succeeded, result = await ready.get()
+                if not succeeded:
+                    raise result
+            except BaseException:
+                # Results that are ready already are still yielded.
+                for task in tasks:
+                    task.cancel()
+                while not ready.empty():
+                    succeeded, result = ready.get_nowait()
+                    if succeeded:
+                        yield result
+                raise
+            yield result
+            room.release()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass
@@ -47,27 +155,19 @@ class AnswerStream(Generic[R]):
     """Answers to a sequence of questions, each with its position, in the order in which they arrive.
 
     Args:
-        count: Number of questions.
-        answers: Starts answering: returns an iterator of positions and answers.
-        aanswers: The same, asynchronously.
-        check: Returns an answer in its proper form, or raises VerifierError.
-        name: Name of the object that answers, for messages.
+        source: What answers: an object with the methods `stream` and `astream`.
+        asked: The questions, which are passed to them.
+        check: Returns the answer to a question in its proper form, or raises VerifierError.
+        name: Name of the source, for messages.
         size: Number of answers after which a batch ends.
     """
 
     def __init__(
-        self,
-        count: int,
-        *,
-        answers: Callable[[], Iterator[tuple[int, Any]]],
-        aanswers: Callable[[], AsyncIterator[tuple[int, Any]]],
-        check: Callable[[int, Any], R],
-        name: str,
-        size: int = LARGEST_BATCH,
+        self, source: Any, asked: Sequence[Any], *, check: Callable[[Any, Any], R], name: str, size: int = LARGEST_BATCH
     ) -> None:
-        self._open = set(range(count))
-        self._start = answers
-        self._astart = aanswers
+        self._open = set(range(len(asked)))
+        self._source = source
+        self._asked = asked
         self._check = check
         self._name = name
         self._size = max(1, size)
@@ -79,7 +179,7 @@ class AnswerStream(Generic[R]):
         batch, began = Batch[R](), time.perf_counter()
         try:
             with self._ending(batch, BaseException):
-                self._running = self._running or self._start()
+                self._running = self._running or self._source.stream(self._asked)
                 while not self._full(batch, began):
                     self._take(batch, next(self._running, None))
         except BaseException:
@@ -94,7 +194,7 @@ class AnswerStream(Generic[R]):
         batch, began = Batch[R](), time.perf_counter()
         try:
             with self._ending(batch, asyncio.CancelledError):
-                self._arunning = self._arunning or self._astart()
+                self._arunning = self._arunning or self._source.astream(self._asked)
                 while not self._full(batch, began):
                     self._take(batch, await anext(self._arunning, None))
         except BaseException:
@@ -146,7 +246,7 @@ class AnswerStream(Generic[R]):
         position, answer = answered
         if position not in self._open:
             raise VerifierError(f"{self._name} gave more answers than it was asked for.")
-        batch.answers.append((position, self._check(position, answer)))
+        batch.answers.append((position, self._check(self._asked[position], answer)))
         self._open.discard(position)
 
 
@@ -196,7 +296,7 @@ def streamed(
         sound: Tells whether an answer of that type is valid.
     """
 
-    def checked(_: int, answer: Any) -> R:
+    def checked(_: Any, answer: Any) -> R:
         if not isinstance(answer, kind):
             wanted = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
             raise VerifierError(f"The {name} must yield {wanted} objects, not {type(answer).__name__}.")
@@ -204,10 +304,4 @@ def streamed(
             raise VerifierError(f"The {name} yielded an object of {type(answer).__name__} that does not hold texts.")
         return answer
 
-    return AnswerStream(
-        len(given),
-        answers=lambda: source.stream(given),
-        aanswers=lambda: source.astream(given),
-        check=checked,
-        name=name,
-    )
+    return AnswerStream(source, given, check=checked, name=name)

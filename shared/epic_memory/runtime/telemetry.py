@@ -1,4 +1,4 @@
-"""Telemetry of building, verifying and searching: log lines and OpenTelemetry spans; counts and seconds, never texts.
+"""Telemetry of work under way: a progress bar, log lines and OpenTelemetry spans; counts and seconds, never texts.
 
 A span is made only where the application itself has imported OpenTelemetry; nothing is sent from here.
 """
@@ -10,10 +10,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from operator import length_hint
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from epic_memory.runtime.effects import Clock
-from epic_memory.types import BuildReport, Hits
+from epic_memory.types import BuildReport, Hits, Item
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 _logger = logging.getLogger("epic_memory")
 # Silent unless the application asks for it.
@@ -49,7 +54,7 @@ def span(name: str, clock: Clock) -> Iterator[dict[str, int]]:
     """
     counts: dict[str, int] = {}
     above, before, started = clock.span, dict(clock.parts), time.perf_counter()
-    clock.span = made = _begun(name, above)
+    clock.span = made = _begun(name, above) if "opentelemetry.trace" in sys.modules else None
     failure = ""
     try:
         yield counts
@@ -68,10 +73,8 @@ def span(name: str, clock: Clock) -> Iterator[dict[str, int]]:
 
 
 def _begun(name: str, above: Any) -> Any:
-    """Begin a span below another; return None if the application does not use OpenTelemetry."""
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return None
+    """Begin a span below another."""
+    trace = sys.modules["opentelemetry.trace"]
     # Given, not taken from the context: what is between two effects runs in other threads.
     context = None if above is None else trace.set_span_in_context(above)
     return trace.get_tracer("epic_memory").start_span(f"epic.{name}", context)
@@ -83,3 +86,52 @@ def _ended(made: Any, counts: Mapping[str, int], seconds: Mapping[str, float], f
         made.set_attribute("error.type", failure)
         made.set_status(sys.modules["opentelemetry.trace"].StatusCode.ERROR)
     made.end()
+
+
+class Progress:
+    """A counter of finished items, with or without a bar.
+
+    Args:
+        items: The items to be processed; their number is the total, also an estimate by `__length_hint__`.
+        shown: Whether to show a bar.
+    """
+
+    def __init__(self, items: Any = None, *, shown: bool = False) -> None:
+        self._bar: tqdm[Any] | None = None
+        self._source = () if isinstance(items, (str, Item)) else items
+        self._items = self._pieces = 1
+        self._done = self._counted = 0
+        if shown:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=length_hint(self._source) or None, unit=" items")
+
+    def expect(self, total: int) -> None:
+        """Set the total, once it is known."""
+        if self._bar is not None:
+            self._bar.reset(total)
+
+    def begin(self, items: int, pieces: int, *, done: int) -> None:
+        """Begin a batch of items that were cut into pieces, `done` of which are done already."""
+        self._items, self._pieces = items, max(1, pieces)
+        self._done = self._counted = 0
+        if self._bar is not None and (total := length_hint(self._source)):
+            self._bar.total = max(total, self._bar.n + items)
+        self.advance(done)
+
+    def advance(self, pieces: int) -> None:
+        """Count finished pieces; the bar shows the number of items they amount to."""
+        self._done += pieces
+        if self._bar is not None:
+            items = self._items * self._done // self._pieces
+            self._bar.update(items - self._counted)
+            self._counted = items
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()

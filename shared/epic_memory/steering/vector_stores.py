@@ -23,8 +23,7 @@ import numpy as np
 from epic_memory.encoders.base import Encoder
 from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import EncoderError, InvalidInputError
-from epic_memory.runtime.calls import Call
-from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings
 from epic_memory.steering.question_kind import question_kind, recalls
 from epic_memory.steering.ranking import Verdicts, stances_in

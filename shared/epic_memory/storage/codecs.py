@@ -129,18 +129,25 @@ def code_length(dimension: int, *, small: bool = False) -> int:
 def packed(vectors: FloatArray, *, small: bool = False) -> list[bytes]:
     """Return the codes of unit vectors `(n, d)`."""
     count, dimension = vectors.shape
+    length = code_length(dimension, small=small)
     if small:
-        return _packed_small(vectors)
-    largest = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
-    largest[largest == 0.0] = 1.0
-    levels = np.full((count, 4 * -(-dimension // 4)), _ZERO, dtype=np.uint16)
-    levels[:, :dimension] = np.rint(vectors / largest * _LEVELS).astype(np.int16) + _ZERO
-    fours = levels.reshape(count, code_length(dimension) // 5, 4)
-    octets = np.empty((*fours.shape[:2], 5), dtype=np.uint8)
-    octets[..., :4] = fours & 0xFF
-    # The upper two bits of four levels share the fifth byte.
-    octets[..., 4] = ((fours >> 8) << np.array([0, 2, 4, 6], dtype=np.uint16)).sum(axis=2)
-    flat, length = octets.tobytes(), code_length(dimension)
+        levels = np.full((count, 2 * length), 8, dtype=np.uint8)
+        # In float64 the same vector always gives the same levels, whatever other vectors are packed with it. _EDGE does
+        # the same for values such as 0, which would be on the edge between two levels but for the order of a sum.
+        steps = np.floor(vectors.astype(np.float64) @ _steps_of(dimension) + _EDGE)
+        levels[:, :dimension] = np.clip(steps, -8, 7).astype(np.int8) + 8
+        flat = (levels[:, ::2] | (levels[:, 1::2] << 4)).tobytes()
+    else:
+        largest = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
+        largest[largest == 0.0] = 1.0
+        tens = np.full((count, 4 * -(-dimension // 4)), _ZERO, dtype=np.uint16)
+        tens[:, :dimension] = np.rint(vectors / largest * _LEVELS).astype(np.int16) + _ZERO
+        fours = tens.reshape(count, length // 5, 4)
+        octets = np.empty((*fours.shape[:2], 5), dtype=np.uint8)
+        octets[..., :4] = fours & 0xFF
+        # The upper two bits of four levels share the fifth byte.
+        octets[..., 4] = ((fours >> 8) << np.array([0, 2, 4, 6], dtype=np.uint16)).sum(axis=2)
+        flat = octets.tobytes()
     return [flat[start : start + length] for start in range(0, count * length, length)]
 
 
@@ -166,18 +173,6 @@ def _steps_of(dimension: int) -> NDArray[np.float64]:
     rotation, scale = _rotation(dimension)
     steps: NDArray[np.float64] = rotation * np.float64(np.sqrt(max(1, dimension)) / _STEP / scale)
     return steps
-
-
-def _packed_small(vectors: FloatArray) -> list[bytes]:
-    count, dimension = vectors.shape
-    levels = np.full((count, 2 * code_length(dimension, small=True)), 8, dtype=np.uint8)
-    # In float64 the same vector always gives the same levels, whatever other vectors are packed with it. _EDGE does the
-    # same for values such as 0, which would be on the edge between two levels but for the order of a sum.
-    steps = np.floor(vectors.astype(np.float64) @ _steps_of(dimension) + _EDGE)
-    levels[:, :dimension] = np.clip(steps, -8, 7).astype(np.int8) + 8
-    octets = levels[:, ::2] | (levels[:, 1::2] << 4)
-    flat, length = octets.tobytes(), octets.shape[1]
-    return [flat[start : start + length] for start in range(0, count * length, length)]
 
 
 def is_small(codes: Sequence[bytes], dimension: int) -> bool:

@@ -166,16 +166,17 @@ class VectorTable:
     def add(self, rows: Sequence[int], vectors: FloatArray) -> None:
         """Add vectors `(n, d)` under n row ids, in place of the vectors of rows that exist already."""
         self._order = None
-        needed = len(self) + len(rows)
+        held = len(self._place)
+        needed = held + len(rows)
         if needed > len(self._vectors):
             # With room from the start: otherwise the first addition to a large table would wait for a copy.
             size = -(-max(_LEAST, needed + needed // _SPARE) // _ROWS) * _ROWS
             grown, rows_grown = np.zeros((size, self.dimension), np.float32), np.zeros(size, np.int64)
-            grown[: len(self)], rows_grown[: len(self)] = self.vectors, self.rows
+            grown[:held], rows_grown[:held] = self.vectors, self.rows
             self._vectors, self._rows = grown, rows_grown
         if self._place.keys().isdisjoint(rows):
-            places: slice | list[int] = slice(len(self), needed)
-            self._place.update(zip(rows, range(len(self), needed), strict=True))
+            places: slice | list[int] = slice(held, needed)
+            self._place.update(zip(rows, range(held, needed), strict=True))
         else:
             places = [self._place.setdefault(row, len(self._place)) for row in rows]
         self._vectors[places] = vectors

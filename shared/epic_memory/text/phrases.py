@@ -1,4 +1,4 @@
-"""Lists of words and phrases: those of the package's data, and patterns made of some."""
+"""Lists of words and phrases in the package's data."""
 
 from __future__ import annotations
 
@@ -24,17 +24,3 @@ def sections(name: str, package: str = "epic_memory") -> dict[str, list[str]]:
 def word_set(*lines: str) -> frozenset[str]:
     """Return the words of lines as a set."""
     return frozenset(word for line in lines for word in line.split())
-
-
-def phrases(text: str) -> re.Pattern[str]:
-    r"""Return a pattern for any of the lines, as whole words; eight spaces more carry a line on."""
-    return re.compile(rf"(?<![\w'-])(?:{_alternatives(text)})(?![\w'])", re.I)
-
-
-def anywhere(text: str) -> re.Pattern[str]:
-    """Return a pattern for any of the lines, within words too; eight spaces more carry a line on."""
-    return re.compile(_alternatives(text), re.I)
-
-
-def _alternatives(text: str) -> str:
-    return "|".join(line.strip() for line in re.sub(r"\n {8}", "", text.strip()).splitlines())

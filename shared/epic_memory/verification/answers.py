@@ -13,9 +13,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ValidationError
 
-from epic_memory.lm.answers import Piece, UnreadableAnswer, json_pieces, said_in
+from epic_memory.lm.answers import (
+    Line,
+    Piece,
+    Shape,
+    UnreadableAnswer,
+    check_whole,
+    json_pieces,
+    reason_of,
+    said_in,
+    schema_of,
+)
 from epic_memory.lm.base import Completion, probability
-from epic_memory.lm.shapes import Line, Shape, check_whole, reason_of, schema_of
 from epic_memory.types import Stance
 
 _DECISION = re.compile(r"""(?<![a-z])["']?decision["']?\s{0,9}:\s{0,9}["']?(Keep|Discard)?""", re.I)

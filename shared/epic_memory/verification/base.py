@@ -144,9 +144,8 @@ def checked_verdict(candidate: Candidate, verdict: object) -> Verdict:
     for alignment in verdict.alignments:
         if not alignment.instruction.strip():
             raise VerifierError(f"A verdict keeps item {candidate.item.id!r} with an empty instruction.")
-        first.setdefault(alignment.preference_id, _cleaned(alignment))
+        cleaned = replace(
+            alignment, instruction=writable(alignment.instruction), rationale=writable(alignment.rationale)
+        )
+        first.setdefault(alignment.preference_id, cleaned)
     return replace(verdict, rationale=writable(verdict.rationale), alignments=tuple(first.values()))
-
-
-def _cleaned(alignment: Alignment) -> Alignment:
-    return replace(alignment, instruction=writable(alignment.instruction), rationale=writable(alignment.rationale))

@@ -18,7 +18,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.preferences.library import borrowed
 from epic_memory.preferences.parser import aspects_of
-from epic_memory.runtime.threads import in_thread
+from epic_memory.runtime.effects import in_thread
 from epic_memory.text.chunking import sentences
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Preference, Stance, Verdict
 from epic_memory.types.preferences import Aspects, Expansion
@@ -166,11 +166,12 @@ class EmbeddedVerifier(BaseVerifier):
         known = self._known
         found = {key: known[key] for key in asked if key in known}
         new = [key for key in asked if key not in found]
+        if not new:
+            return found
         whole = _expanded([asked[key] for key in new])
         for key, one, sides in zip(new, whole, embed_aspects(self.encoder, whole, borrow=False), strict=True):
             found[key] = Wanted.of(key[0], sides, self._weights.rarity, one.expansion)
-        if new:
-            self._known = found if len(known) > _KEPT else known | found
+        self._known = found if len(known) > _KEPT else known | found
         return found
 
     @staticmethod
@@ -201,7 +202,7 @@ class EmbeddedVerifier(BaseVerifier):
             chance if one.broken.isdisjoint(chunk.words.plain) else max(chance, self.threshold)
             for one, chance in zip(wanted, chances, strict=True)
         ]
-        order = sorted(range(len(wanted)), key=lambda place: -confidences[place])
+        order = np.argsort([-confidence for confidence in confidences], kind="stable").tolist()
         kept = [place for place in order if confidences[place] >= self.threshold]
         return _Judged(candidate, chunk, wanted, measures, odds.tolist(), confidences, order[0], kept)
 
@@ -256,7 +257,8 @@ class EmbeddedVerifier(BaseVerifier):
     def _odds(self, wanted: Wanted, measures: Sequence[float], said: Sequence[Chunk]) -> float:
         """Return the log-odds that a text supports a preference, from its `MEASURES` and its sentences."""
         words = [sentence.words for sentence in said]
-        return float(self._weights.stance(stance_measured(wanted, measures, _vectors(said), words)))
+        vectors = np.stack([sentence.vector for sentence in said])
+        return float(self._weights.stance(stance_measured(wanted, measures, vectors, words)))
 
     def _deciding(self, wanted: Wanted, stance: Stance, said: Sequence[Chunk], preference: FloatArray) -> str:
         """Return the sentence that decides: by which the verifier would say so if it stood alone."""
@@ -328,10 +330,6 @@ def _is_mixed(wanted: Wanted, measures: FloatArray) -> bool:
     """Tell whether an avoided phrase is fully present, next to a liked phrase or to a denial of it elsewhere."""
     liked, stated, denied = measures[_SAID].tolist()
     return stated >= _WHOLE and (denied >= _WHOLE or bool(wanted.sides.aspects.liked and liked >= _WHOLE / 4))
-
-
-def _vectors(said: Sequence[Chunk]) -> FloatArray:
-    return np.stack([sentence.vector for sentence in said])
 
 
 @lru_cache(maxsize=2)

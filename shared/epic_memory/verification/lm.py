@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from epic_memory.errors import InvalidInputError, LMError
 from epic_memory.lm.answers import UnreadableAnswer
 from epic_memory.lm.base import Completion, LanguageModel
-from epic_memory.lm.client import StructuredClient, not_understood
+from epic_memory.lm.client import Complete, RetryPolicy, StructuredClient, not_understood
 from epic_memory.lm.prompting import Prompt, numbered, one_line, prompt_of, section, size_of
-from epic_memory.lm.retries import Complete, RetryPolicy
 from epic_memory.preferences.lm_reader import AspectReader
 from epic_memory.runtime.effects import Effects
 from epic_memory.types import Alignment, Candidate, Decision, Preference, Usage, Verdict

@@ -13,8 +13,7 @@ import pytest
 
 from epic_memory import EpicMemory, Settings, Stance
 from epic_memory.encoders import default_encoder, encoder_of
-from epic_memory.encoders.multilingual import MultilingualEncoder
-from epic_memory.encoders.unigram import START, Unigram, units
+from epic_memory.encoders.multilingual import START, MultilingualEncoder, Unigram, units
 from epic_memory.errors import EncoderError, MissingExtraError
 from epic_memory.testing import check_encoder
 

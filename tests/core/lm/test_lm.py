@@ -21,7 +21,7 @@ import pytest
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_memory.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
 from epic_memory.lm.http import awithin
-from epic_memory.runtime.workers import acompleted, completed
+from epic_memory.runtime.streaming import acompleted, completed
 from lm_servers import Json, LMServer, Reply, in_turn
 from scripted import Model, model_of, until
 
@@ -802,7 +802,7 @@ LEAVING_NOTHING_OPEN = """
 import asyncio, gc, sys
 from epic_memory.errors import LMError
 from epic_memory.lm import Message, OllamaLM, OpenAICompatibleLM
-from epic_memory.runtime.workers import acompleted
+from epic_memory.runtime.streaming import acompleted
 
 url = sys.argv[1]
 hello = [Message("user", "Is it so?")]

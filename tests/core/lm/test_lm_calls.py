@@ -15,9 +15,9 @@ import pytest
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, LanguageModel, Message
 from epic_memory.lm.base import Schema
-from epic_memory.lm.retries import Complete, RetryPolicy, patiently
+from epic_memory.lm.client import Complete, RetryPolicy, patiently
 from epic_memory.runtime.effects import arun, run
-from epic_memory.runtime.workers import acompleted, completed
+from epic_memory.runtime.streaming import acompleted, completed
 from epic_memory.types import Usage
 from epic_memory.verification import LMVerifier
 from lm_servers import LMServer, Reply, in_turn

@@ -9,7 +9,8 @@ import pytest
 
 from epic_memory import EpicMemory
 from epic_memory.errors import LMSetupError
-from epic_memory.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of, local
+from epic_memory.lm import Message, OllamaLM, OpenAICompatibleLM, lm_of
+from epic_memory.lm import by_name as local
 from helpers import HashEncoder
 from lm_servers import LMServer
 
@@ -66,7 +67,7 @@ def test_no_other_machine_is_asked(server: LMServer, monkeypatch: pytest.MonkeyP
 def test_it_says_who_was_asked_if_nothing_is_found(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         LMSetupError,
-        match=r"No answer from Ollama at http.*llama\.cpp at http.*ollama\.com.*ollama pull.*llama\.cpp:FILE\.gguf",
+        match=r"No answer from Ollama at http.*llama\.cpp at http.*ollama\.com.*ollama pull.*openai:MODEL@URL",
     ):
         lm_of("auto")
     server.models = ("nomic-embed-text", "gpt-oss:120b-cloud")

@@ -41,8 +41,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     async def none(*_: object) -> None:
         pass
 
-    monkeypatch.setattr("epic_memory.lm.retries.Pause.run", lambda *_: None)
-    monkeypatch.setattr("epic_memory.lm.retries.Pause.arun", none)
+    monkeypatch.setattr("epic_memory.lm.client.Pause.run", lambda *_: None)
+    monkeypatch.setattr("epic_memory.lm.client.Pause.arun", none)
 
 
 def awaited(is_async: bool, memory: Any, name: str, *arguments: Any) -> Any:

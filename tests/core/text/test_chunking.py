@@ -10,16 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.text.chunking import ConversationChunker, WordChunker, count_words, sentences
+from epic_memory.text.chunking import WordChunker, count_words, sentences
+from hostile_texts import ANY_TEXT
 from tables import table
-
-# Any text, and text that is rich in what the chunkers look at.
-ANY_TEXT = st.text(max_size=400) | st.lists(
-    st.sampled_from(
-        ["word", "你好", "ไทย", "🚆", ".", "。", "!", "?", "…", '"', ")", " ", "  ", "\n", "\n\n", "\r\n", "。」"]
-    ),
-    max_size=120,
-).map("".join)
 
 
 def letters(*texts: str) -> str:
@@ -29,10 +22,6 @@ def letters(*texts: str) -> str:
 
 def sentence(words: int, name: str = "w") -> str:
     return " ".join([f"{name}{n}" for n in range(words)]) + "."
-
-
-def turns(count: int, words: int = 2) -> list[dict[str, str]]:
-    return [{"role": "user" if n % 2 else "assistant", "content": sentence(words, f"t{n}x")} for n in range(count)]
 
 
 # documents
@@ -98,91 +87,6 @@ def test_two_unspaced_characters_count_as_a_word(text: str, words: int) -> None:
 def test_a_piece_must_have_room_for_a_word(limit: Any) -> None:
     with pytest.raises(InvalidInputError, match="max_words"):
         WordChunker(max_words=limit)
-
-
-# conversations
-
-
-@pytest.mark.parametrize(("messages", "windows"), table(__file__, "conversations"), ids=range(7))
-def test_conversations_are_cut_into_windows(messages: list[dict[str, str]], windows: list[str]) -> None:
-    assert ConversationChunker().chunks(messages) == windows
-
-
-@pytest.mark.parametrize("count", range(1, 9))
-def test_a_short_conversation_is_one_window(count: int) -> None:
-    assert len(ConversationChunker().chunks(turns(count))) == 1
-
-
-def test_neighbours_share_two_turns_where_there_is_room() -> None:
-    windows = [window.split("\n") for window in ConversationChunker().chunks(turns(30, words=20))]
-
-    assert all(left[-2:] == right[:2] for left, right in pairwise(windows))
-
-
-MESSAGES = st.lists(
-    st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "system", " "]), "content": ANY_TEXT}),
-    max_size=25,
-)
-SIZES = st.integers(1, 10).flatmap(
-    lambda most: st.fixed_dictionaries(
-        {"max_turns": st.just(most), "max_words": st.integers(1, 200), "overlap": st.integers(0, most - 1)}
-    )
-)
-
-
-@given(MESSAGES, SIZES)
-def test_windows_keep_to_their_sizes_and_hold_every_turn(messages: list[dict[str, str]], sizes: dict[str, int]) -> None:
-    windows = [window.split("\n") for window in ConversationChunker(**sizes).chunks(messages)]
-    # Each message by itself, one turn a window: its turns, in order.
-    alone = ConversationChunker(max_turns=1, max_words=sizes["max_words"], overlap=0)
-    said = [alone.chunks([message]) for message in messages]
-
-    assert all(1 <= len(window) <= sizes["max_turns"] for window in windows)
-    assert all(len(window) == 1 or count_words("\n".join(window)) <= sizes["max_words"] for window in windows)
-    assert {line for window in windows for line in window} == {line for lines in said for line in lines}
-    for message, lines in zip(messages, said, strict=True):
-        role = message["role"].strip() or "user"
-        assert letters(*(line.removeprefix(f"{role}: ") for line in lines)) == letters(message["content"])
-
-
-@given(st.integers(0, 60), st.integers(1, 90), SIZES)
-def test_windows_move_on_and_keep_the_order(count: int, words: int, sizes: dict[str, int]) -> None:
-    messages = turns(count, words)
-    lines = [f"{m['role']}: {m['content']}" for m in messages]
-    limited = {**sizes, "max_words": max(sizes["max_words"], words)}
-    starts, ends = [], []
-    for window in ConversationChunker(**limited).chunks(messages):
-        inside = window.split("\n")
-        starts.append(lines.index(inside[0]))
-        ends.append(starts[-1] + len(inside))
-        assert lines[starts[-1] : ends[-1]] == inside
-
-    assert all(earlier < later for earlier, later in pairwise(starts))
-    assert all(earlier < later for earlier, later in pairwise(ends))
-    assert all(0 <= end - start <= limited["overlap"] for end, start in zip(ends, starts[1:], strict=False))
-    assert (starts[:1], ends[-1:]) == (([0], [count]) if count else ([], []))
-
-
-def test_an_iterator_of_messages_is_read_once() -> None:
-    assert ConversationChunker().chunks(iter(turns(9))) == ConversationChunker().chunks(turns(9))
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [{"max_turns": 0}, {"max_words": 0}, {"overlap": -1}, {"overlap": 8}, {"max_turns": 2}],
-)
-def test_sizes_that_cannot_move_on_are_refused(sizes: dict[str, int]) -> None:
-    with pytest.raises(InvalidInputError, match="overlap < max_turns"):
-        ConversationChunker(**sizes)
-
-
-BAD = {}, {"role": "user"}, {"content": "hi"}, {"role": "user", "content": None}, {"role": 1, "content": "hi"}
-
-
-@pytest.mark.parametrize("message", [*BAD, "user: hi", None])
-def test_a_bad_message_is_named_by_its_position(message: Any) -> None:
-    with pytest.raises(InvalidInputError, match="essage 2"):
-        ConversationChunker().chunks([{"role": "user", "content": "hello"}, message])
 
 
 @pytest.mark.parametrize("length", [1, 999, 1000, 1001, 2345, 100_001])

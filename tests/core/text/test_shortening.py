@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epic_memory.pipeline.eviction import shortened
 from epic_memory.text.chunking import sentences
-from epic_memory.text.extract import shortened
 from tables import table
 
 COMMON = ["lemon", "garden", "river", "window", "silent", "paper", "yellow", "market", "winter", "stone"]

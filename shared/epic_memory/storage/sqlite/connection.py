@@ -7,7 +7,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ class Connection:
             StoreError: if the file was removed, or replaced by another file.
         """
         self.check_place()
-        if not self.closed and not self.writable:
+        if self._connection is not None and not self.writable:
             raise ReadOnlyError(
                 f"{self.path} was opened for reading only. Open it for writing."
                 if self.read_only
@@ -176,8 +176,10 @@ class Connection:
 
     def _rollback(self) -> None:
         if self._connection is not None and self._connection.in_transaction:
-            with suppress(*sqlite_errors()):
+            try:
                 self._connection.execute("ROLLBACK")
+            except sqlite_errors():
+                pass  # SQLite has done it by itself
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -369,11 +369,6 @@ class Repository:
         some = f"SELECT row FROM {table} WHERE {condition} ORDER BY {order} LIMIT -1 OFFSET ?"
         self.delete(f"row IN ({some})", *values, most, table=table)
 
-    @property
-    def path(self) -> Path | None:
-        """The path of the file as it was given; None for memory."""
-        return self.db.path
-
 
 def _found(db: sqlite3.Connection, schema: Schema, *, locked: bool = False) -> None:
     """Make the tables in an empty database."""

@@ -118,7 +118,7 @@ class Records(Repository):
         rows, records, stances, codes = self.db.columns(
             KEYS, ("row", "record", "stance", "vector"), mine, self.namespace
         )
-        with decoding(self.path):
+        with decoding(self.db.path):
             read = [None if stance is None else Stance(stance) for stance in stances]
             return rows, records, read, unpacked(codes, dimension)
 
@@ -134,7 +134,7 @@ class Records(Repository):
     def all_metadata(self) -> Iterator[tuple[int, Any]]:
         """Yield row and metadata of all records, without reading their texts."""
         for row in self._mine(texts=False):
-            with decoding(self.path):
+            with decoding(self.db.path):
                 metadata = json.loads(inflated(row["metadata"]))
             yield row["row"], metadata
 
@@ -142,7 +142,7 @@ class Records(Repository):
         return self.db.rows(RECORDS, "WHERE namespace = ? ORDER BY row", self.namespace, texts=texts)
 
     def _record(self, row: sqlite3.Row) -> Record:
-        with decoding(self.path):
+        with decoding(self.db.path):
             return Record(id=row["id"], text=inflated(row["text"]), metadata=json.loads(inflated(row["metadata"])))
 
 

@@ -49,7 +49,7 @@ class Edits(Repository):
 
     def _all(self, namespace: str) -> list[tuple[Edit, float | None]]:
         rows = self.db.rows(EDITS, "WHERE namespace = ? ORDER BY row DESC", namespace)
-        with decoding(self.path):
+        with decoding(self.db.path):
             return [(_edit(row), row["expires"]) for row in rows]
 
     def texts_of(self, namespace: str, ids: Sequence[str]) -> dict[str, str]:

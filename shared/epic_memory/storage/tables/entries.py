@@ -62,22 +62,6 @@ class PlacedEntry(NamedTuple):
     preference: int | None
     known: tuple[str, str]
 
-    def columns(self, code: bytes) -> dict[str, Any]:
-        """Return the columns of its row, with the code of its vector."""
-        entry = self.entry
-        return {
-            "item": self.item,
-            "preference": self.preference,
-            "stance": str(entry.stance),
-            "confidence": None if entry.confidence is None else float(entry.confidence),
-            "similarity": float(entry.similarity),
-            "added": int(time.time()) if entry.added is None else entry.added,
-            "verifier": entry.verifier,
-            "vector": code,
-            "instruction": deflated_by(entry.instruction, *self.known),
-            "rationale": deflated_by(entry.rationale, *self.known),
-        }
-
 
 class EntryRows(NamedTuple):
     """The entries of one namespace as columns, for its index: of each its row, its checksum, its item's row, its
@@ -135,7 +119,21 @@ class Entries(Repository):
     def put_all(self, placed: Sequence[PlacedEntry]) -> EntryRows:
         """Write entries of items under preferences."""
         codes = packed(np.stack([one.entry.vector for one in placed]))
-        columns = [one.columns(code) for one, code in zip(placed, codes, strict=True)]
+        columns = [
+            {
+                "item": item,
+                "preference": preference,
+                "stance": entry.stance.value,
+                "confidence": None if entry.confidence is None else float(entry.confidence),
+                "similarity": float(entry.similarity),
+                "added": int(time.time()) if entry.added is None else entry.added,
+                "verifier": entry.verifier,
+                "vector": code,
+                "instruction": deflated_by(entry.instruction, *known),
+                "rationale": deflated_by(entry.rationale, *known),
+            }
+            for (entry, item, preference, known), code in zip(placed, codes, strict=True)
+        ]
         rows, crcs = self.db.insert_all(ENTRIES, columns)
         items, stances = [one.item for one in placed], [one.entry.stance for one in placed]
         preferences = [-1 if one.preference is None else one.preference for one in placed]
@@ -145,7 +143,7 @@ class Entries(Repository):
         """Return the texts by which an entry's own texts are compressed: its item's, and its preference's."""
         item = self.db.scalar("SELECT text FROM items WHERE row = ?", (item_row,))
         preference = self.db.scalar("SELECT text FROM preferences WHERE row = ?", (preference_row,))
-        with decoding(self.path):
+        with decoding(self.db.path):
             return inflated(item), str(preference or "")
 
     def texts_under(self, where: str, row: int) -> list[tuple[int, dict[str, str]]]:
@@ -157,7 +155,7 @@ class Entries(Repository):
 
     def _texts(self, entry: sqlite3.Row) -> dict[str, str]:
         known = self._texts_of(entry["item"], entry["preference"])
-        with decoding(self.path):
+        with decoding(self.db.path):
             return {name: inflated(entry[name], *known) for name in ENTRIES.texts}
 
     def compress_anew(self, entries: Sequence[tuple[int, dict[str, str]]]) -> None:
@@ -174,7 +172,7 @@ class Entries(Repository):
         tail, also = "JOIN items ON items.row = entries.item WHERE entries.row IN", "items.text AS item_text"
         for start in range(0, len(rows), _AT_ONCE):
             changed: dict[int, dict[str, str | bytes]] = {}
-            with decoding(self.path):
+            with decoding(self.db.path):
                 for entry in self.db.rows(ENTRIES, tail, among=rows[start : start + _AT_ONCE], also=also):
                     known = (inflated(entry["item_text"]), preferences.get(entry["preference"], ""))
                     texts = [inflated(entry[name], *known) for name in ENTRIES.texts]
@@ -205,7 +203,7 @@ class Entries(Repository):
         if items is None:
             items = self.items.held_at(sorted({row["item"] for row in found}))
         preferences = self.preferences.at(namespace) if preferences is None else preferences
-        with decoding(self.path):
+        with decoding(self.db.path):
             of = dict.fromkeys(rows) if scores is None else scores
             return {row["row"]: _entry(row, items, preferences, namespace, of[row["row"]]) for row in found}
 
@@ -246,7 +244,7 @@ class Entries(Repository):
         if under is not None and not under >= set(found[3]):
             keep = [preference in under for preference in found[3]]
             found = [list(compress(column, keep)) for column in found]
-        with decoding(self.path):
+        with decoding(self.db.path):
             is_small(found[6], dimension)
             found[4] = [_STANCES.get(stance) or Stance(stance) for stance in found[4]]
         return EntryRows(*found)

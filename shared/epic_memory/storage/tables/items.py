@@ -137,7 +137,7 @@ class Items(Repository):
     def _versions(self, namespace: str, ids: Sequence[str], *, waiting: bool = True) -> list[HeldItem]:
         """Return the items with these ids, first those that wait, then those that are held."""
         mine = "WHERE namespace = ? AND id IN"
-        with decoding(self.path):
+        with decoding(self.db.path):
             pending = [_item(row) for row in self.db.rows(PENDING, mine, namespace, among=ids)] if waiting else []
             found = [HeldItem(item=item, digest=version_of(item), waits=True) for item in pending]
             return found + [_held(row) for row in self.db.rows(ITEMS, mine, namespace, among=ids)]
@@ -167,14 +167,14 @@ class Items(Repository):
         while rows := self.db.rows(
             ITEMS, "WHERE +namespace = ? AND row > ? ORDER BY row LIMIT ?", namespace, last, _BLOCK
         ):
-            with decoding(self.path):
+            with decoding(self.db.path):
                 block = [(int(row["row"]), _held(row)) for row in rows]
             yield from block
             last = block[-1][0]
 
     def held_at(self, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Return item row to item as it is stored."""
-        with decoding(self.path):
+        with decoding(self.db.path):
             return {int(row["row"]): _held(row) for row in self.db.rows(ITEMS, "WHERE row IN", among=rows)}
 
     def at(self, rows: Sequence[int]) -> dict[int, Item]:
@@ -187,7 +187,7 @@ class Items(Repository):
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Return item row and metadata of every held item."""
-        with decoding(self.path):
+        with decoding(self.db.path):
             return [
                 (int(row["row"]), dict(json.loads(row["metadata"])))
                 for row in self.db.rows(ITEMS, "WHERE namespace = ?", namespace, texts=False)
@@ -222,7 +222,7 @@ class Items(Repository):
         stored = ("WHERE namespace = ? AND embedding IS NOT NULL", namespace)
         where = stored if rows is None else ("WHERE row IN",)
         items, crcs, codes = self.db.columns(ITEMS, ("row", "crc", "embedding"), *where, among=rows)
-        with decoding(self.path):
+        with decoding(self.db.path):
             return dict(zip(items, crcs, strict=True)), unpacked(codes, dimension)
 
     # chunks of documents
@@ -245,7 +245,7 @@ class Items(Repository):
                 if item_id == document:
                     found += [item_id] if firsts[document] else []
                     continue
-                with decoding(self.path):
+                with decoding(self.db.path):
                     number = json.loads(metadata).get("chunk")
                 # A user's own id may look like a chunk's.
                 if isinstance(number, int) and number >= firsts[document] and item_id == f"{document}#{number}":
@@ -311,7 +311,7 @@ class RetryQueue(Repository):
         return self._pending("namespace = ? ORDER BY row", namespace)
 
     def _pending(self, where: str, *values: str) -> list[tuple[Item, str, list[str]]]:
-        with decoding(self.path):
+        with decoding(self.db.path):
             return [
                 (_item(row), str(row["reason"]), list(json.loads(row["preferences"])))
                 for row in self.db.rows(PENDING, f"WHERE {where}", *values)

@@ -51,7 +51,7 @@ class Learnt(Repository):
         rows = [
             row for row in self.db.rows(LEARNT, "ORDER BY row") if (row["namespace"], row["kind"]) == (namespace, kind)
         ]
-        with decoding(self.path):
+        with decoding(self.db.path):
             return [json.loads(inflated(row["value"])) for row in rows]
 
     def _insert(self, namespace: str, kind: str, value: Mapping[str, Any]) -> None:

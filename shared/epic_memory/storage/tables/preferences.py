@@ -34,13 +34,13 @@ class Preferences(Repository):
     def load(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
         """Return rows, preferences and their embeddings `(m, d)`, in the user's order."""
         found = self._stored(namespace)
-        with decoding(self.path):
+        with decoding(self.db.path):
             vectors = unpacked([row["vector"] for row in found], dimension)
             return [int(row["row"]) for row in found], [_preference(row) for row in found], vectors
 
     def at(self, namespace: str) -> dict[int, Preference]:
         """Return row to preference, in the user's order."""
-        with decoding(self.path):
+        with decoding(self.db.path):
             return {int(row["row"]): _preference(row) for row in self._stored(namespace)}
 
     def _stored(self, namespace: str) -> list[sqlite3.Row]:
@@ -91,7 +91,7 @@ class Preferences(Repository):
         found = self.db.read(
             "SELECT id, aspects FROM preferences WHERE namespace = ? AND aspects IS NOT NULL", (namespace,)
         )
-        with decoding(self.path):
+        with decoding(self.db.path):
             return {str(key) for key, written in found if _read(written)[1]}
 
     def move(self, namespace: str, preference_id: str, position: int) -> None:

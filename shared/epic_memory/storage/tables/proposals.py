@@ -44,7 +44,7 @@ class Proposals(Repository):
     def of(self, namespace: str, state: ProposalState) -> list[Proposal]:
         """Return the proposals in a state, open or accepted, whose time is not over, oldest first."""
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state = ? ORDER BY row", namespace, state)
-        with decoding(self.path):
+        with decoding(self.db.path):
             made = [_proposal(row) for row in rows]
         return [each for each in made if not each.over]
 

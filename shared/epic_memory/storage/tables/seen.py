@@ -64,7 +64,7 @@ class Seen(Repository):
     def digests(self, namespace: str) -> Digests:
         """Return the digests of the items that were seen and are not held, ascending."""
         blocks = [row["digests"] for row in self.db.rows(LEDGER, "WHERE namespace = ?", namespace)]
-        with decoding(self.path):
+        with decoding(self.db.path):
             return np.sort(numbers(blocks))
 
     def add(self, namespace: str, digests: Sequence[bytes]) -> int:
@@ -163,7 +163,7 @@ class Seen(Repository):
         sql = "SELECT digest FROM not_kept WHERE namespace = ? AND stage != ?"
         sampled = {digest for (digest,) in self.db.read(sql, (namespace, EVICTED))}
         new = {digest: record for digest, record in records if record.stage != EVICTED and digest not in sampled}
-        with decoding(self.path):
+        with decoding(self.db.path):
             smallest = sorted(sampled | new.keys())[:limit]
         taken = [(digest, new[digest]) for digest in smallest if digest in new]
         evicted = [each for each in records if each[1].stage == EVICTED][-limit:]
@@ -189,7 +189,7 @@ class Seen(Repository):
     def records(self, namespace: str) -> list[NotKept]:
         """Return the records, newest first."""
         texts = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
-        with decoding(self.path):
+        with decoding(self.db.path):
             return [
                 NotKept(
                     item_id=row["id"],

@@ -1,30 +1,41 @@
-"""Base class of the plugins' language models, which adapts a framework's model."""
+"""Base class of the plugins' language models, which adapts a framework's model, and the meaning of its failures."""
 
 from __future__ import annotations
 
-import math
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from epic_memory.errors import InvalidInputError
-from epic_memory.lm.base import Completion, Message, Schema, Token
-from epic_memory.lm.failures import MOST_ENDED, explained, of_ended_loop, refused
+from epic_memory.errors import EpicError, InvalidInputError, LMError, LMUnavailableError
+from epic_memory.lm.base import Completion, LimitedLM, Message, Schema
+from epic_memory.lm.failures import MOST_ENDED, causes, of_ended_loop, of_status, said
 from epic_memory.lm.http import sendable
-from epic_memory.lm.limits import LimitedLM
-from epic_memory.runtime.calls import Attempt
-from epic_memory.runtime.effects import Effects
+from epic_memory.runtime.effects import Attempt, Effects
 
 # Settings that limit the length of an answer, in the frameworks' various names.
 _LIMITS = ("max_tokens", "num_predict", "max_output_tokens", "max_completion_tokens", "max_new_tokens")
 
-_CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
 _STILL_THINKING = re.compile(r"\s*<think(?:ing)?>(?!.*</think)", re.S)
 
 # Features of a request that a model may refuse.
 _SCHEMA, _LIMIT = "schema", "limit"
+
+_NO_SERVER = 0
+_REFUSED = (400, 422, 501)
+_FORM = re.compile(r"response_format|json_schema|grammar|tool_choice", re.I)
+# Statuses for names of exceptions or of their base classes, if the exception carries none; the first match counts.
+_NAMES = (
+    (_NO_SERVER, r"ConnectTimeout\w*"),
+    (408, r"\w*(?:Timeout|TimedOut|DeadlineExceeded)\w*"),
+    (_NO_SERVER, r"ConnectError|\w*ConnectionError"),
+    (429, r"\w*(?:RateLimit|TooManyRequests|ResourceExhausted|Throttl|Overloaded)\w*"),
+    (503, r"TransportError|NetworkError|ModelAPIError|\w*(?:ServiceUnavailable|InternalServer)\w*"),
+    (400, r"ModelInvalidRequestError|ContextOverflowError|BadRequest(?:Error)?|InvalidArgument"),
+    (401, r"(?:Model)?(?:Authentication|PermissionDenied)(?:Error)?|Unauthenticated|Unauthorized\w*"),
+    (404, r"(?:Model)?NotFound(?:Error)?"),
+)
 
 
 class AdaptedLM(LimitedLM):
@@ -124,22 +135,6 @@ class AdaptedLM(LimitedLM):
         return f"{type(self).__name__}({self.name!r})"
 
 
-def tokens_of(given: Any) -> tuple[Token, ...] | None:
-    """Return an answer's tokens, under "content" (OpenAI) or as a list (Ollama), or None if they are not complete."""
-    given = given.get("content") if isinstance(given, Mapping) else getattr(given, "content", given)
-    try:
-        parts = [part if isinstance(part, Mapping) else vars(part) for part in given or ()]
-        tokens = tuple(Token(str(part["token"]), float(part["logprob"])) for part in parts)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return None if not tokens or any(math.isnan(token.logprob) for token in tokens) else tokens
-
-
-def is_cut(ends: Iterable[object]) -> bool:
-    """Tell whether one of the reasons for which an answer ended is its length."""
-    return any(str(getattr(end, "name", end)).lower() in _CUT for end in ends)
-
-
 def still_thinking(text: str) -> bool:
     """Tell whether a text is a thought without an end."""
     return bool(_STILL_THINKING.match(text))
@@ -162,3 +157,64 @@ def checked_name(name: str | None, made: str) -> str:
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidInputError(f"name must be a text that is not empty, not {name!r}.")
     return made if name is None else name
+
+
+def explained(error: Exception, name: str) -> Exception:
+    """Return the failure of the model `name` as an `LMError`, or the error itself if its meaning is unknown."""
+    if isinstance(error, EpicError):
+        return error
+    for cause in causes(error):
+        found = _meaning(cause, name)
+        if found is not None:
+            return found
+    return error
+
+
+def refused(error: Exception) -> bool:
+    """Tell whether a request was refused, so that a different one may succeed."""
+    if isinstance(error, (NotImplementedError, TypeError)):
+        return True
+    # llama.cpp's server in Python answers with status 500 to an answer format that it does not know.
+    return any(
+        (status := _status(cause)) in _REFUSED or (status == 500 and _FORM.search(str(cause)))
+        for cause in causes(error)
+    )
+
+
+def _meaning(error: Exception, name: str) -> LMError | None:
+    status = _status(error)
+    if status is None:
+        return None
+    if status == _NO_SERVER:
+        return LMUnavailableError(
+            f"No server answers for {name}. Start it, or make the model with its address. ({said(error)})"
+        )
+    unknown = (
+        f"The server does not know the model of {name}. Check its name; with Ollama, pull it: ollama pull MODEL."
+        f" ({said(error)})"
+    )
+    if status == 408:
+        return LMUnavailableError(
+            f"{name} did not answer in time. Give it longer (the model's own timeout), or take a smaller model."
+            f" ({said(error)})",
+            timed_out=True,
+        )
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    wait = headers.get("retry-after") if isinstance(headers, Mapping) else None
+    return of_status(f"The server of {name}", status, said(error), unknown=unknown, wait=wait)
+
+
+def _status(error: Exception) -> int | None:
+    """Return the HTTP status, from 400 to 599, that an error carries or that its name stands for, or None."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # the form of AWS's clients
+        metadata = response.get("ResponseMetadata")
+        carried = [metadata.get("HTTPStatusCode")] if isinstance(metadata, Mapping) else []
+    else:
+        carried = [getattr(error, "status_code", None), getattr(response, "status_code", None)]
+    carried.append(getattr(error, "code", None))
+    for value in carried:
+        if isinstance(value, int) and 400 <= value < 600:
+            return int(value)
+    names = [kind.__name__ for kind in type(error).__mro__]
+    return next((status for status, name in _NAMES if any(re.fullmatch(name, one) for one in names)), None)

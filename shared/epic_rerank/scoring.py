@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
-
-import numpy as np
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError
 from epic_memory.lm.base import LanguageModel, Message
 from epic_memory.lm.http import sendable
-from epic_memory.lm.llamacpp import checked_file, loaded, package, prompt_of, tokens_of
 from epic_memory.lm.openai_compatible import OpenAICompatibleLM
 
 Metric: TypeAlias = Callable[[str, str], float]
@@ -128,71 +123,6 @@ def _scored(body: Any, reference: str) -> Scored:
     raise LMError(
         f"The tokens that the server scored end in {spelt[-80:]!r}, which is not the reference {wanted[-80:]!r}."
     )
-
-
-class LlamaCppScorer:
-    """Scorer that computes log p(reference | messages) in this process: `LlamaCppScorer("smollm2.gguf")`.
-
-    Messages are put into the file's own chat template; those of a file without one are joined by blank lines. One score
-    is computed at a time.
-
-    Args:
-        model: A `llama_cpp.Llama` made with `logits_all=True`, or the path of a GGUF file.
-        context: For a path: how many tokens prompt and reference may have.
-        name: Identifies the model in a log; default: the file's name.
-
-    Raises:
-        MissingExtraError: without llama-cpp-python.
-        LMSetupError: for a file that it cannot load.
-    """
-
-    def __init__(self, model: Any, *, context: int = 4096, name: str | None = None) -> None:
-        if isinstance(model, (str, Path)):
-            model = loaded(checked_file(model), n_ctx=context, logits_all=True)
-        elif not isinstance(model, package().Llama):
-            raise InvalidInputError(f"model must be a llama_cpp.Llama or a path, not {type(model).__name__}.")
-        self.name = f"logprob:llama.cpp:{name or Path(model.model_path).name}"
-        self._model = model
-        self._lock = threading.Lock()
-
-    def score(self, messages: Sequence[Message], reference: str) -> Scored:
-        """Return log p(reference | messages).
-
-        Raises:
-            LMSetupError: for a model that was made without `logits_all=True`, and so has no log-probabilities.
-            LMError: if prompt and reference are longer than the model's context, or it fails.
-        """
-        _check_reference(reference)
-        prompt, has_special = prompt_of(self._model, messages)
-        with self._lock:
-            before = tokens_of(self._model, prompt, add_bos=not has_special)
-            tokens = tokens_of(self._model, prompt + reference.strip(), add_bos=not has_special)
-            # The last token of the prompt may be another one with the reference behind it.
-            pairs = enumerate(zip(before, tokens, strict=False))
-            start = next((place for place, (one, other) in pairs if one != other), len(before))
-            count = len(tokens) - start
-            if not 0 < start < len(tokens):
-                raise LMError("The reference has no tokens of its own after this prompt.")
-            if len(tokens) > self._model.n_ctx():
-                raise LMError(
-                    f"Prompt and reference have {len(tokens)} tokens, the model's context {self._model.n_ctx()}."
-                    " Give it more: LlamaCppScorer(path, context=...)."
-                )
-            try:
-                self._model.reset()
-                self._model.eval(tokens)
-            except RuntimeError as error:
-                raise LMError(f"llama.cpp failed: {error}") from None
-            # A row predicts the token that follows it.
-            rows = np.array(self._model.scores[start - 1 : len(tokens) - 1], dtype=np.float64)
-        if len(rows) != count or not np.isfinite(rows).all() or not np.ptp(rows, axis=1).all():
-            raise LMSetupError(
-                "The model has no log-probabilities of the prompt. Make it with Llama(..., logits_all=True), or give"
-                " LlamaCppScorer the path of the file."
-            )
-        top = rows.max(axis=1)
-        given = rows[np.arange(count), tokens[start:]] - top - np.log(np.exp(rows - top[:, None]).sum(axis=1))
-        return Scored(value=float(given.sum()), tokens=count)
 
 
 class MetricScorer:

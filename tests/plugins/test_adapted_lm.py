@@ -9,9 +9,8 @@ import pytest
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, Message
-from epic_memory.lm.adapted import AdaptedLM
 from epic_memory.lm.base import Schema
-from epic_memory.lm.failures import explained, refused
+from epic_plugins.adapted_lm import AdaptedLM, explained, refused
 
 HELLO = [Message("user", "Is it so?")]
 SCHEMA: Schema = {"type": "object"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError
-from epic_memory.lm import Message, MetricScorer, OpenAICompatibleLM, VllmScorer
-from epic_memory.lm.scoring import token_f1
+from epic_memory.lm import Message, OpenAICompatibleLM
+from epic_rerank.scoring import MetricScorer, VllmScorer, token_f1
 from lm_servers import Json, LMServer, Reply
 
 ASKED = [Message("user", "What is the capital?")]

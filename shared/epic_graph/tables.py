@@ -1,0 +1,255 @@
+"""Graph tables, as a graph fills and reads them: passages with their facts, entities with their synonyms."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epic_memory.errors import decoding
+from epic_memory.storage.codecs import deflated, inflated, packed, unpacked
+from epic_memory.storage.memory_schema import ENTITIES, PASSAGES
+from epic_memory.storage.tables.graph import OTHERWISE, Graph, entity_key_of, stored_key
+from epic_memory.types import FloatArray
+
+_NEAR = np.dtype([("row", "<u4"), ("cosine", "u1")])
+MOST_ENTITIES = 2**16
+"""Most entities of one passage: a place among them has two bytes."""
+
+
+Synonyms: TypeAlias = list[tuple[int, float]]
+"""Entity rows and cosines in [0, 1]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewEntity:
+    """An entity to be written.
+
+    Attributes:
+        name: As it was first written.
+        key: The normalised name; names with the same key are one entity.
+        vector: E(name), shape `(d,)`.
+        near: Its synonyms among the existing entities.
+    """
+
+    name: str
+    key: str
+    vector: FloatArray
+    near: Synonyms = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassageRow:
+    """The extraction of a passage, to be written.
+
+    Attributes:
+        item: Its item's row.
+        extractor: The number of the extractor.
+        entities: Entity rows, each once.
+        facts: Pairs of places among the entities.
+        relations: One for each fact; an empty text if it has none.
+        otherwise: Those of the entities that the passage spells differently from their names.
+        failure: Why there is nothing else, if the extractor failed.
+    """
+
+    item: int
+    extractor: int
+    entities: Sequence[int] = ()
+    facts: Sequence[tuple[int, int]] = ()
+    relations: Sequence[str] = ()
+    otherwise: Collection[int] = ()
+    failure: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityRows:
+    """Entities: their rows, names, keys, embeddings `(n, d)`, and synonyms as pairs of rows with cosines."""
+
+    rows: list[int]
+    names: list[str]
+    keys: list[str]
+    vectors: FloatArray
+    pairs: NDArray[np.int64]
+    cosines: FloatArray
+
+
+class GraphMarks(NamedTuple):
+    """Numbers of entities and of passages in a file, and the sum of the passages' checksums."""
+
+    entities: int = 0
+    passages: int = 0
+    said: int = 0
+
+    def plus(self, other: GraphMarks) -> GraphMarks:
+        """Return the sums of both."""
+        return GraphMarks(*map(sum, zip(self, other, strict=True)))
+
+
+class GraphTables(Graph):
+    """Repository of the graph of a memory, with all that fills and reads it."""
+
+    @property
+    def begun(self) -> bool:
+        """True if the file has a graph, according to its description."""
+        return bool(self.db.meta().get("graph"))
+
+    def begin(self) -> None:
+        """Mark in the description that the file has a graph, unless it is marked; needs a writable file."""
+        if not self.begun:
+            with self.db.transaction():
+                self.db.set_meta(graph=True)
+
+    # writing
+
+    def add_entity(self, namespace: str, entity: NewEntity) -> int:
+        """Write an entity that no passage names yet, and return its row."""
+        return self.db.insert(
+            ENTITIES,
+            namespace=namespace,
+            name=entity.name,
+            key=stored_key(entity.name, entity.key),
+            passages=0,
+            spelt=0,
+            near=np.array([(row, round(255 * cosine)) for row, cosine in entity.near], dtype=_NEAR).tobytes(),
+            vector=packed(entity.vector.reshape(1, -1))[0],
+        )
+
+    def put_passages(self, passages: Sequence[PassageRow]) -> None:
+        """Write the extractions of passages, in place of earlier ones."""
+        left = self.named([passage.item for passage in passages])
+        said: Counter[int] = Counter()
+        for passage in passages:
+            relations = json.dumps(list(passage.relations), ensure_ascii=False, separators=(",", ":"))
+            spelt = np.array(passage.entities, dtype="<u4")
+            spelt[np.isin(spelt, list(passage.otherwise))] += OTHERWISE
+            said.update(spelt.tolist())
+            self.db.insert(
+                PASSAGES,
+                item=passage.item,
+                extractor=passage.extractor,
+                entities=spelt.tobytes(),
+                facts=np.array(passage.facts, dtype="<u2").tobytes(),
+                relations=deflated(relations) if any(passage.relations) else None,
+                failure=passage.failure,
+            )
+        said.subtract(left)
+        self.count_named(said)
+
+    # reading
+
+    def outside(self, namespace: str, after: int = 0) -> list[int]:
+        """Return the rows of held items after some row that are not in the graph, without those of the light tier."""
+        inside = "AND NOT EXISTS (SELECT 1 FROM passages WHERE item = items.row)"
+        found = self.db.read(
+            f"SELECT row FROM items WHERE row > ? AND namespace = ?"
+            f" AND EXISTS (SELECT 1 FROM entries e WHERE e.item = items.row) {inside} ORDER BY row",
+            (after, namespace),
+        )
+        return [int(row) for (row,) in found]
+
+    def failed_passages(self, namespace: str) -> list[tuple[int, str, str]]:
+        """Return item row, item id and reason of the passages whose extraction failed, oldest first."""
+        return self.db.read(
+            "SELECT p.item, i.id, p.failure FROM passages p JOIN items i ON i.row = p.item"
+            " WHERE i.namespace = ? AND p.failure IS NOT NULL ORDER BY p.item",
+            (namespace,),
+        )
+
+    def extracted_by_others(self, namespace: str, extractor: int) -> list[int]:
+        """Return the item rows of the passages that another extractor than this one processed."""
+        found = self.db.read(
+            "SELECT p.item FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ? AND p.extractor != ?",
+            (namespace, extractor),
+        )
+        return [int(row) for (row,) in found]
+
+    def passage_crcs(self, namespace: str, after: int = 0) -> dict[int, int]:
+        """Return item row to checksum, for the passages of items after some row."""
+        mine = "JOIN items i ON i.row = p.item WHERE i.namespace = ? AND p.item > ?"
+        return dict(self.db.read(f"SELECT p.item, p.crc FROM passages p {mine} ORDER BY p.item", (namespace, after)))
+
+    def mentions_and_facts(self, items: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the entities and the facts of passages, by item and in the passages' order.
+
+        Returns:
+            Rows of item and entity, shape `(m, 2)`; rows of item, entity and entity, shape `(f, 3)`.
+        """
+        found = sorted(self.db.rows(PASSAGES, "WHERE item IN", among=items), key=itemgetter("item"))
+        rows = np.array([row["item"] for row in found], dtype=np.int64)
+        with decoding(self.db.path):
+            starts, spelt = _joined([row["entities"] for row in found], np.dtype("<u4"))
+            fact_starts, places = _joined([row["facts"] for row in found], np.dtype(("<u2", 2)))
+            entities, sizes, facts = (spelt % OTHERWISE).astype(np.int64), np.diff(starts), np.diff(fact_starts)
+            if (places >= np.repeat(sizes, facts)[:, None]).any():
+                raise ValueError("a fact of an entity that is not its passage's")
+            ends = entities[places + np.repeat(starts[:-1], facts)[:, None]]
+        mentions = np.stack([np.repeat(rows, sizes), entities], axis=1)
+        return mentions, np.column_stack([np.repeat(rows, facts), ends])
+
+    def relations(self, item: int) -> list[tuple[int, str, int]]:
+        """Return the facts of a passage: entity row, relation, entity row."""
+        _, facts = self.mentions_and_facts([item])
+        stored = self.db.scalar("SELECT relations FROM passages WHERE item = ?", (item,))
+        with decoding(self.db.path):
+            words = [""] * len(facts) if stored is None else json.loads(inflated(stored))
+            return [(one, str(word), other) for (_, one, other), word in zip(facts.tolist(), words, strict=True)]
+
+    def entities_called(self, namespace: str, after: int = 0) -> dict[int, str]:
+        """Return entity row to name, for entities after some row, oldest first."""
+        sql = "SELECT row, name FROM entities WHERE namespace = ? AND row > ? ORDER BY row"
+        return dict(self.db.read(sql, (namespace, after)))
+
+    def entity_rows(self, rows: Sequence[int], dimension: int) -> EntityRows:
+        """Return entities, oldest first."""
+        found = sorted(self.db.rows(ENTITIES, "WHERE row IN", among=rows), key=itemgetter("row"))
+        with decoding(self.db.path):
+            near_starts, near = _joined([row["near"] for row in found], _NEAR)
+            numbers = np.array([row["row"] for row in found], dtype=np.int64)
+            return EntityRows(
+                rows=numbers.tolist(),
+                names=[row["name"] for row in found],
+                keys=[entity_key_of(row["name"], row["key"]) for row in found],
+                vectors=unpacked([row["vector"] for row in found], dimension),
+                pairs=np.stack([np.repeat(numbers, np.diff(near_starts)), near["row"].astype(np.int64)], axis=1),
+                cosines=near["cosine"].astype(np.float32) / np.float32(255.0),
+            )
+
+    def marks(self) -> GraphMarks:
+        """Return the numbers that show whether a graph has changed."""
+        sums = {name: (rows, total) for name, rows, total in self.db.read("SELECT name, rows, total FROM sums")}
+        return GraphMarks(sums.get("entities", (0, 0))[0], *sums.get("passages", (0, 0)))
+
+    def newest(self) -> tuple[int, int]:
+        """Return the highest rows of an item with a passage and of an entity, in any namespace; 0 without any."""
+        item, entity = self.db.scalar("SELECT max(item) FROM passages"), self.db.scalar("SELECT max(row) FROM entities")
+        return int(item or 0), int(entity or 0)
+
+    def added_since(self, item: int, entity: int) -> GraphMarks:
+        """Return the marks of the passages and entities after some rows."""
+        entities = self.db.scalar("SELECT count(*) FROM entities WHERE row > ?", (entity,))
+        passages = self.db.read("SELECT count(*), coalesce(sum(crc), 0) FROM passages WHERE item > ?", (item,))[0]
+        return GraphMarks(entities, *passages)
+
+    def counts(self, namespace: str) -> dict[str, int]:
+        """Return the numbers of entities, of passages in the graph, and of those whose extraction failed."""
+        one = (namespace,)
+        of_items = "SELECT {} FROM passages p JOIN items i ON i.row = p.item WHERE i.namespace = ?"
+        return {
+            "entities": self.count(namespace),
+            "passages": int(self.db.scalar(of_items.format("count(*)"), one)),
+            "failed": int(self.db.scalar(of_items.format("count(p.failure)"), one)),
+        }
+
+
+def _joined(blobs: Sequence[bytes], kind: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return where each blob starts, and the content of all of them in one array; a cut one is a ValueError."""
+    counts, rest = np.divmod(np.array([len(blob) for blob in blobs], dtype=np.int64), kind.itemsize)
+    if rest.any():
+        raise ValueError("a blob is cut")
+    return np.concatenate([[0], np.cumsum(counts)]), np.frombuffer(b"".join(blobs), dtype=kind)
