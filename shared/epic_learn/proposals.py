@@ -276,7 +276,9 @@ def _by_cues(
     """Return what the user's own words call for, read without a model, and what of it they take back again."""
     with session.lock:
         waiting = session.store.proposals.of(session.namespace, "open")
-    said = _said(turns, known, [each.text for each in waiting if each.text], report)
+    # What this conversation itself says is read anew, and in its order.
+    elsewhere = [each for each in waiting if each.text and not any(each.quote in turn.text for turn in turns)]
+    said = _said(turns, known, [each.text for each in elsewhere], report)
     if not said:
         return [], []
     texts = [*(each.text for each in known), *(_text(each.quote) for _, each in said)]

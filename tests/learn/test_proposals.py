@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from epic_learn.conversations import Turn
@@ -320,6 +320,7 @@ def outcome(memory: EpicMemory) -> list[tuple[str, str, str]]:
     st.lists(st.sampled_from(LINES), max_size=2, unique=True),
     st.integers(0, 5),
 )
+@example(["One of the dogs died.", "We have two dogs."], [], 0)
 def test_the_outcome_does_not_depend_on_how_often_a_chat_is_read(chat: list[str], held: list[str], part: int) -> None:
     with EpicMemory(held[:1]) as once, EpicMemory(held[:1]) as often:
         for memory in (once, often):
