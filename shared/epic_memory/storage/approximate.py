@@ -19,9 +19,8 @@ from epic_memory.types import FloatArray
 LEAST_ROWS = 200_000
 """Number of vectors from which on a table has such an index."""
 LEAST_RECALL = 0.98
-# How many vectors are looked at exactly, at first; twice as many until the recall suffices.
-_LOOKED_AT = 1_000
-_MOST_LOOKED_AT = 8_000
+# How many vectors are looked at exactly: the first number with which the recall suffices.
+_LOOKED_AT = (1_000, 2_000, 4_000, 8_000)
 _TRAINED_ON = 16_384
 _TRIED, _NEAREST = 64, 10
 # Share of the vectors that may change before the index is made again.
@@ -60,7 +59,8 @@ class ApproximateIndex:
         import faiss
 
         count, dimension = vectors.shape
-        self._indexed, self._changed = count, set[int]()
+        self._indexed: int = count
+        self._changed: set[int] = set()
         chance = np.random.default_rng(0)
         parts = dimension // 2 if dimension % 2 == 0 else dimension
         self._index: Any = faiss.IndexPQFastScan(dimension, parts, 4, faiss.METRIC_INNER_PRODUCT)
@@ -70,16 +70,12 @@ class ApproximateIndex:
         pairs = chance.integers(count, size=(2, _TRIED))
         tried = vectors[pairs[0]] + vectors[pairs[1]]
         nearest = [np.argpartition(-(vectors @ one), _NEAREST)[:_NEAREST] for one in tried]
-        self.looked_at = _LOOKED_AT
-        while True:
+        for self.looked_at in _LOOKED_AT:
             found = [np.isin(near, self.near(one)).mean() for near, one in zip(nearest, tried, strict=True)]
             self.recall = float(np.mean(found))
             if self.recall >= LEAST_RECALL:
                 return
-            self.looked_at *= 2
-            if self.looked_at > _MOST_LOOKED_AT:
-                self.looked_at = 0
-                return
+        self.looked_at = 0
 
     def change(self, places: Iterable[int]) -> None:
         """Take note of places whose vectors are other ones now."""
@@ -87,7 +83,8 @@ class ApproximateIndex:
 
     def is_outdated(self, count: int) -> bool:
         """Tell whether so much has changed, in a table of so many vectors now, that it should be made again."""
-        return len(self._changed) + abs(count - self._indexed) > _CHANGED * self._indexed
+        changed = len(self._changed) + abs(count - self._indexed)
+        return changed > _CHANGED * self._indexed
 
     def near(self, vector: FloatArray, count: int | None = None) -> NDArray[np.intp]:
         """Return the places of the vectors that may be the nearest, of the first `count`, ascending."""
