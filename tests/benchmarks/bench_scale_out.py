@@ -1,10 +1,11 @@
-"""Building for many people: chunks a second by stage, against `EpicMemory.add` for one after the other; and cost model.
+"""Building for many people: chunks a second by stage, against `EpicMemory.add` for one after the other.
 
     python tests/benchmarks/bench_scale_out.py ../shared/data --chunks 1000 10000 --people 100
     python tests/benchmarks/bench_scale_out.py ../shared/data --chunks 10000 --people 100 --ray 1 2
 
 Without `--ray` the stages run in this process, so that their seconds are those of the processor. Chunks beyond those of
-the data folder are its passages with another number. The loop over `add` is measured on some of the people.
+the data folder are its passages with another number. The loop over `add` is measured on some of the people. A
+cost model of such runs is fitted by `bench_plan.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Sequence
-
-import numpy as np
+from pathlib import Path
 
 from bench_pool import preferences_in
 from common import parse, parser, read_jsonl
@@ -64,8 +64,11 @@ def staged(people: dict[str, list[str]], items: list[Item]) -> dict[str, float]:
         for user, places in zip(found.users, found.held, strict=True):
             writer.write(user, [found.preferences[place] for place in places], [], kept[user])
         writer.close()
-    spent["write"] = time.process_time() - started
-    return spent | {"pairs": pairs, "entries": sum(len(one) for each in kept.values() for _, one in each.values())}
+        spent["write"] = time.process_time() - started
+        spent["bytes"] = sum(file.stat().st_size for file in Path(folder).rglob("*.epic"))
+    vectors, dimension = judge._coarse.vectors.shape
+    entries = sum(len(one) for each in kept.values() for _, one in each.values())
+    return spent | {"pairs": pairs, "entries": entries, "vectors": vectors, "dimension": dimension}
 
 
 def looped(people: dict[str, list[str]], items: list[Item]) -> float:
@@ -105,7 +108,6 @@ def main() -> None:
     preferences = preferences_in(options.data)
     texts = [row["text"] for row in read_jsonl(options.data / "wiki_passages.jsonl")]
     print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    rows = []
     for count in options.people:
         chance = random.Random(count)
         people = {f"user {n}": chance.sample(preferences, 4) for n in range(count)}
@@ -126,12 +128,6 @@ def main() -> None:
                 f" {loop:.1f} s, {loop / whole:.1f} times; peak RAM"
                 f" {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB"
             )
-            rows.append((size, size * count, spent["pairs"], spent["encode"], spent["filter"], spent["verify"]))
-    if rows:
-        of = np.array(rows).T
-        encode, coarse, verify = (float((of[x] @ of[y]) / (of[x] @ of[x])) for x, y in ((0, 3), (1, 4), (2, 5)))
-        print(f"fitted: {encode * 1e6:.0f} us a chunk, {coarse * 1e6:.2f} us a chunk and person")
-        print(f"fitted: {verify * 1e6:.0f} us a pair that passes")
 
 
 if __name__ == "__main__":

@@ -192,6 +192,10 @@ class LoadedCollection:
             np.maximum.at(cosines, owners, self._further.cosines(vector))
         return cosines
 
+    def near(self, vector: FloatArray, k: int | None) -> tuple[NDArray[np.intp] | None, FloatArray]:
+        """Return the places of the records' texts that may be the k nearest, None for all, with their cosines."""
+        return (None, self.cosines(vector)) if len(self._further) else self.texts.near(vector, k)
+
     def stances(self, row: int) -> Stances:
         """Return the stances of a record, as its metadata have them."""
         if row not in self._stances:

@@ -90,8 +90,11 @@ class Shelf(Protocol):
     def facts(self) -> AbstractSet[int]:
         """Rows of the items that are facts of the user."""
 
-    def cosines(self, vector: FloatArray) -> FloatArray:
-        """Return the cosine of each text with a unit vector, in the order of `texts.rows`."""
+    def near(self, vector: FloatArray, k: int | None) -> tuple[NDArray[np.intp] | None, FloatArray]:
+        """Return the places in `texts` of those that may be the k nearest, and of the facts, with their cosines.
+
+        None for all of them, which is the case without a k.
+        """
 
     def bare_entries(self) -> NDArray[np.int64]:
         """Return the rows of the entries whose items have no E(x)."""
@@ -153,15 +156,15 @@ def candidates(
     """
     weights = CandidateWeights.shipped()
     wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
-    rows = shelf.texts.rows
-    topics = shelf.cosines(vector)
+    looked_at, topics = shelf.near(vector, wanted if items_allowed is None else None)
+    rows = shelf.texts.rows if looked_at is None else shelf.texts.rows[looked_at]
     exact, lifts = _exact_words(shelf, query, topics)
     if foreign is None:
         foreign = bool(exact.any())
     if foreign:
         topics *= np.float32(weights.foreign_near)
     topics += np.float32(weights.foreign_worded if foreign else getattr(encoder, "worded", weights.worded)) * exact
-    earlier = _with_facts(shelf, query, topics, items_allowed) if shelf.facts and query else {}
+    earlier = _with_facts(shelf, query, looked_at, topics, items_allowed) if shelf.facts and query else {}
     if items_allowed is not None:
         keep = np.isin(rows, np.fromiter(items_allowed, dtype=np.int64, count=len(items_allowed)))
         rows, topics, lifts = rows[keep], topics[keep], lifts[:, keep]
@@ -196,7 +199,13 @@ def candidates(
     )
 
 
-def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractSet[int] | None) -> dict[int, list[int]]:
+def _with_facts(
+    shelf: Shelf,
+    query: str,
+    looked_at: NDArray[np.intp] | None,
+    topics: FloatArray,
+    allowed: AbstractSet[int] | None,
+) -> dict[int, list[int]]:
     """Add to the topics how surely facts answer a query, and hold back those that later ones may have replaced.
 
     Returns:
@@ -205,6 +214,9 @@ def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractS
     facts = sorted(shelf.facts)
     said = dict(zip(facts, shelf.texts.contents(facts), strict=True))
     places = shelf.texts.places(facts)
+    if looked_at is not None:
+        places = np.searchsorted(looked_at, places)
+    place_of = dict(zip(facts, places.tolist(), strict=True))
     # A fact answers what the questions answer that it is said to answer.
     asked = [
         (place, text)
@@ -219,7 +231,7 @@ def _with_facts(shelf: Shelf, query: str, topics: FloatArray, allowed: AbstractS
     replaced = held_back(query, [said[row] for row in shown], scores[keep])
     earlier: dict[int, list[int]] = {}
     for old, new in sorted(replaced.items()):
-        before, after = shelf.texts.place(shown[old]), shelf.texts.place(shown[new])
+        before, after = place_of[shown[old]], place_of[shown[new]]
         topics[after] = max(topics[after], topics[before])
         topics[before] = -1.0
         earlier.setdefault(shown[new], []).extend([*earlier.pop(shown[old], []), shown[old]])

@@ -83,6 +83,7 @@ def outline(session: Session) -> Outline:
 
 def stats(session: Session) -> Stats:
     """Return counts and sizes."""
+    space = session.spaces.get(session.namespace)
     return Stats(
         counts=session.store.counts(session.namespace),
         bytes=sizes(session.store),
@@ -93,6 +94,7 @@ def stats(session: Session) -> Stats:
         budget=None if session.budget is None else session.budget.total,
         unread=len(session.store.preferences.unread(session.namespace)),
         model_use=_model_use(session),
+        searched=None if space is None else space.texts.described(),
     )
 
 

@@ -232,9 +232,9 @@ class Namespace:
             if self.neutral_by.get(entry) not in unsure and self.preference_of[entry] in self._text_of
         }
 
-    def cosines(self, vector: FloatArray) -> FloatArray:
-        """Return the cosine of each item's text with a unit vector, in the order of `texts.rows`."""
-        return self.texts.cosines(vector)
+    def near(self, vector: FloatArray, k: int | None) -> tuple[NDArray[np.intp] | None, FloatArray]:
+        """Return the places of the items' texts that may be the k nearest, and of the facts, with their cosines."""
+        return self.texts.near(vector, k, self.facts)
 
     def bare_entries(self) -> NDArray[np.int64]:
         """Return the rows of the entries whose items have no E(x)."""

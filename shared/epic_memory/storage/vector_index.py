@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.errors import InvalidInputError
+from epic_memory.storage.approximate import LEAST_ROWS, ApproximateIndex, one_thread
 from epic_memory.types import FloatArray
 
 _LARGE = 10_000
@@ -19,6 +19,8 @@ _SPARE = 4
 _MANY = 30_000
 # The number of rows is padded to a multiple of this, so that a product computes all rows in the same way.
 _ROWS = 16
+# An approximate index finds the k nearest if it looks at so many times as many.
+_LOOKED_AT_FOR_ONE = 10
 
 
 class EntryIndex:
@@ -79,19 +81,6 @@ class EntryIndex:
         found: FloatArray = self._index.reconstruct(row)[:-1]
         return found
 
-    @contextmanager
-    def _one_thread(self) -> Iterator[None]:
-        """Make FAISS use one thread: it spreads queries, not rows, over threads, which for one query only wait.
-
-        The setting belongs to the calling thread, and is restored.
-        """
-        threads = self._faiss.omp_get_max_threads()
-        self._faiss.omp_set_num_threads(1)
-        try:
-            yield
-        finally:
-            self._faiss.omp_set_num_threads(threads)
-
     def search(
         self, vector: FloatArray, k: int, *, allowed: NDArray[np.int64] | None = None, penalised: bool = False
     ) -> tuple[NDArray[np.int64], FloatArray]:
@@ -114,7 +103,7 @@ class EntryIndex:
             None if allowed is None else self._faiss.IDSelectorBatch(np.ascontiguousarray(allowed, dtype=np.int64))
         )
         parameters = None if selector is None else self._faiss.SearchParameters(sel=selector)
-        with self._one_thread():
+        with one_thread():
             scores, rows = self._index.search(query, k, params=parameters)
         found = rows[0] >= 0
         # In float32 the cosine of a vector with itself can be a little more than one.
@@ -137,6 +126,7 @@ class VectorTable:
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._place: dict[int, int] = {}
         self._order: NDArray[np.intp] | None = None
+        self._approximate: ApproximateIndex | None = None
 
     def __len__(self) -> int:
         return len(self._place)
@@ -163,6 +153,32 @@ class VectorTable:
             cosines = np.einsum("ij,j->i", self.vectors, vector)
         return cosines
 
+    def near(
+        self, vector: FloatArray, k: int | None, also: Collection[int] = ()
+    ) -> tuple[NDArray[np.intp] | None, FloatArray]:
+        """Return the places that may hold the k nearest to a unit vector, ascending, and the cosines there.
+
+        None for all places: if the table is not large, no k is given, or an approximate index has not the recall.
+
+        Args:
+            vector: Shape `(d,)`.
+            k: How many are wanted; None for all.
+            also: Rows whose places are returned in any case.
+        """
+        index = None if k is None or len(self) < LEAST_ROWS else self._approximate
+        if k is not None and len(self) >= LEAST_ROWS and (index is None or index.is_outdated(len(self))):
+            index = self._approximate = ApproximateIndex(self.vectors)
+        if index is None or k is None or k * _LOOKED_AT_FOR_ONE > index.looked_at:
+            return None, self.cosines(vector)
+        places = np.union1d(index.near(vector, len(self)), self.places(list(also)))
+        return places, np.einsum("ij,j->i", self.vectors[places], vector)
+
+    def described(self) -> str:
+        """Return by which index the vectors are searched, and how many there are."""
+        index = self._approximate if len(self) >= LEAST_ROWS else None
+        how = f"approximate with recall {index.recall:.3f}" if index is not None and index.looked_at else "exact"
+        return f"{how}, {len(self):,} vectors"
+
     def add(self, rows: Sequence[int], vectors: FloatArray) -> None:
         """Add vectors `(n, d)` under n row ids, in place of the vectors of rows that exist already."""
         self._order = None
@@ -179,6 +195,8 @@ class VectorTable:
             self._place.update(zip(rows, range(held, needed), strict=True))
         else:
             places = [self._place.setdefault(row, len(self._place)) for row in rows]
+        if self._approximate is not None:
+            self._approximate.change(range(needed - len(rows), needed) if isinstance(places, slice) else places)
         self._vectors[places] = vectors
         self._rows[places] = rows
 
@@ -192,6 +210,8 @@ class VectorTable:
                 moved = int(self._rows[last])
                 self._vectors[place], self._rows[place] = self._vectors[last], moved
                 self._place[moved] = place
+                if self._approximate is not None:
+                    self._approximate.change([place])
 
     def vector(self, row: int) -> FloatArray:
         """Return the vector of a row, shape `(d,)`."""

@@ -64,6 +64,8 @@ class Stats:
         budget: Bytes that "total" never exceeds, or None.
         unread: Preferences that a language model is still to read or to expand.
         model_use: What a language model with a daily budget was asked today, in words; None if nothing.
+        searched: Whether texts are searched exactly or by an approximate index, and how many vectors there are; None
+            until they are in RAM.
     """
 
     counts: dict[str, int]
@@ -75,6 +77,7 @@ class Stats:
     budget: int | None = None
     unread: int = 0
     model_use: str | None = None
+    searched: str | None = None
 
     @property
     def waiting(self) -> str:
@@ -97,6 +100,8 @@ class Stats:
             yield f"{'budget':14}{self.budget:>10} bytes  {self.budget / 1e6:8.4f} MB"
         if self.model_use is not None:
             yield f"{'model':14}{self.model_use}"
+        if self.searched is not None:
+            yield f"{'searched':14}{self.searched}"
         if self.waiting:
             yield f"{'waiting':14}{self.waiting}"
 
