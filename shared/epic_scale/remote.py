@@ -7,12 +7,21 @@ empty version, so that a machine which still has the old one cannot bring it bac
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Iterator
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from epic_memory.errors import MissingExtraError, StoreError
-from epic_scale.roots import SUFFIX
+from typing_extensions import override
+
+from epic_memory import EpicMemory
+from epic_memory.errors import AlreadyThereError, MissingExtraError, StoreError
+from epic_scale.entry import Entry
+from epic_scale.roots import SUFFIX, LocalRoot, discard, write_whole
 
 
 class ConflictError(StoreError):
@@ -27,8 +36,15 @@ def is_remote(root: object) -> bool:
     return isinstance(root, str) and "://" in root and not root.startswith(("file://", "local://"))
 
 
-class RemoteRoot:
-    """A folder of a store that fsspec reaches.
+def root_of(root: str | Path, options: dict[str, Any] | None) -> LocalRoot:
+    """Return the root that an address or a folder names."""
+    return (
+        RemoteRoot(str(root), options or {}) if is_remote(root) else LocalRoot(Path(str(root).removeprefix("file://")))
+    )
+
+
+class RemoteRoot(LocalRoot):
+    """A folder of a store that fsspec reaches, and one of this machine with copies of what is open.
 
     Args:
         address: "s3://bucket/memories", "memory://pool", ...
@@ -38,6 +54,8 @@ class RemoteRoot:
         MissingExtraError: without fsspec.
         StoreError: if the store cannot create an object only where there is none.
     """
+
+    is_remote = True
 
     def __init__(self, address: str, options: dict[str, Any]) -> None:
         try:
@@ -50,6 +68,8 @@ class RemoteRoot:
             self._check()
         except (ImportError, OSError, ValueError) as error:
             raise StoreError(f"{address} cannot be used: {error}") from error
+        super().__init__(Path(tempfile.mkdtemp(prefix="epic-pool-")))
+        self._remove_copies = weakref.finalize(self, _remove, self.folder, os.getpid())
 
     def _check(self) -> None:
         """Find out whether the store refuses to create an object that is there; some silently overwrite it."""
@@ -136,6 +156,35 @@ class RemoteRoot:
             " process ended was not written, and what the other one wrote stands. Do the turn again."
         )
 
+    @override
+    def entry(self, user_id: str, name: str, read_only: bool, open_file: Callable[[Entry], EpicMemory]) -> Entry:
+        return RemoteEntry(user_id, self._copy(), read_only, open_file, self, name)
+
+    @override
+    def put(self, name: str, write: Callable[[Path], None]) -> None:
+        copy = self._copy()
+        try:
+            write(copy)
+            base = self.newest(name)
+            if self.has(name):
+                raise AlreadyThereError("This user has a file already.")
+            self.write(name, base, copy.read_bytes())
+        finally:
+            discard(copy)
+
+    @override
+    def has(self, name: str) -> bool:
+        return bool(self.remaining(name))
+
+    @override
+    def close(self) -> None:
+        """Remove the copies."""
+        self._remove_copies()
+
+    def _copy(self) -> Path:
+        return self.folder / f"{secrets.token_hex(16)}{SUFFIX}"
+
+    @override
     def names(self) -> Iterator[str]:
         """Yield the names of all users' files that hold anything."""
         self._files.invalidate_cache(self._root)
@@ -143,6 +192,7 @@ class RemoteRoot:
         held = {str(path).removeprefix(f"{self._root}/").rpartition("/")[0] for path in found if found[path]["size"]}
         yield from sorted(name for name in held if name.count("/") == 1)
 
+    @override
     def remove(self, name: str) -> tuple[str, ...]:
         """Put an empty version in the place of a user's file; return the names of the versions that were removed.
 
@@ -155,6 +205,7 @@ class RemoteRoot:
         self.write(name, max(versions), b"")
         return tuple(f"{name}/{version:012}{SUFFIX}" for version, size in versions.items() if size)
 
+    @override
     def remaining(self, name: str) -> tuple[str, ...]:
         """Return the versions of a user's file that hold anything."""
         return tuple(f"{name}/{version:012}{SUFFIX}" for version, size in self.versions(name).items() if size)
@@ -167,3 +218,108 @@ class RemoteRoot:
             self._files.rm_file(self._place(name, version))
         except FileNotFoundError:
             return
+
+
+class RemoteEntry(Entry):
+    """One user's memory in a remote root: a copy of its newest version, written back when a turn has changed it.
+
+    Args:
+        user_id, path, read_only, open_file: As for `Entry`; the path is that of the copy, which nobody else uses.
+        root: The remote root.
+        name: The name of the user's file there.
+    """
+
+    def __init__(
+        self,
+        user_id: str,
+        path: Path,
+        read_only: bool,
+        open_file: Callable[[Entry], EpicMemory],
+        root: RemoteRoot,
+        name: str,
+    ) -> None:
+        super().__init__(user_id, path, read_only, open_file)
+        self._root = root
+        self._name = name
+        self._version = 0
+        self._written = 0
+        self._is_lost = False
+
+    @override
+    def is_replaced(self) -> bool:
+        """Tell whether it was given up: nobody else writes the copy."""
+        return self.retired
+
+    @override
+    def open(self) -> tuple[EpicMemory, bool]:
+        """Return the memory for a turn as the remote root has it, and whether it had to be fetched for it."""
+        with self._lock:
+            # What is in use already stays, and finds out at the end that another machine was faster.
+            if self.memory is not None and (self.turns > 1 or self._root.newest(self._name) == self._version):
+                return self.memory, False
+            self._drop()
+            self._version, data = self._root.read(self._name)
+            if data:
+                write_whole(self.path, data)
+            self.memory = self._open_file(self)
+            self._written = self._changes()
+            return self.memory, True
+
+    @override
+    def save(self) -> bool:
+        """Write the memory back if it has changed, and return whether it had.
+
+        Raises:
+            ConflictError: if another machine was faster; the copy is given up.
+            StoreError: if the remote root cannot be written now; the next turn tries again.
+        """
+        if self.read_only or self.memory is None or (self._is_lost and not self.turns):
+            return False
+        with self._lock:
+            if (written := self._changes()) == self._written:
+                return False
+            data = self._content(self.memory)
+            try:
+                self._version = self._root.write(self._name, self._version, data)
+            except ConflictError:
+                self.retired = self._is_lost = True
+                raise
+            self._written = written
+            return True
+
+    @override
+    def has_unsaved(self) -> bool:
+        """As for `Entry`: verdicts that came after the last turn."""
+        return not self.read_only and self.memory is not None and not self._is_lost
+
+    @override
+    def close(self) -> None:
+        """Close the memory, and remove the copy."""
+        with self._lock:
+            self._drop()
+
+    def _drop(self) -> None:
+        memory, self.memory = self.memory, None
+        if memory is not None:
+            memory.close()
+        discard(self.path)
+
+    def _changes(self) -> int:
+        """Count the rows written since it was opened: bytes tell nothing, a locked file has others in each copy."""
+        return 0 if self.memory is None else self.memory._session.store.connection.total_changes
+
+    def _content(self, memory: EpicMemory) -> bytes:
+        """Return the bytes of the last committed state."""
+        copy = self.path.with_name(f"{self.path.name}.copy")
+        try:
+            # Not read from the file itself: closing that would end the locks which SQLite has on it.
+            memory.file.backup(copy, overwrite=True)
+            return copy.read_bytes()
+        finally:
+            discard(copy)
+
+
+def _remove(folder: Path, process: int) -> None:
+    """Remove a folder of copies, in the process that made it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
