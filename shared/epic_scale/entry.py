@@ -5,40 +5,39 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from epic_memory import EpicMemory
 from epic_scale.lease import Lease, lease_path, taken_lease
 
 
+@dataclass(eq=False)
 class Entry:
     """One user's memory in a pool, for writing or for reading only.
 
     Attributes:
-        turns: How many turns use it.
-        used_at: When the last of them began or ended, by `time.monotonic`.
-        memory: The memory; None while it is not open.
-        retired: Whether it is only kept until its turns end, as another one took its place.
-
-    Args:
         user_id: Whose it is.
         path: Its file.
         read_only: Whether turns only read.
         open_file: Opens the memory.
+        turns: How many turns use it.
+        used_at: When the last of them began or ended, by `time.monotonic`.
+        memory: The memory; None while it is not open.
+        retired: Whether it is only kept until its turns end, as another one took its place.
     """
 
-    def __init__(self, user_id: str, path: Path, read_only: bool, open_file: Callable[[Entry], EpicMemory]) -> None:
-        self.user_id = user_id
-        self.path = path
-        self.read_only = read_only
-        self.turns = 0
-        self.used_at = time.monotonic()
-        self.memory: EpicMemory | None = None
-        self.retired = False
-        self._lock = threading.Lock()
-        self._open_file = open_file
-        self._lease: Lease | None = None
-        self._identity: tuple[int, int] | None = None
+    user_id: str
+    path: Path
+    read_only: bool
+    open_file: Callable[[Entry], EpicMemory]
+    turns: int = 0
+    used_at: float = field(default_factory=time.monotonic)
+    memory: EpicMemory | None = None
+    retired: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lease: Lease | None = None
+    _identity: tuple[int, int] | None = None
 
     def is_replaced(self) -> bool:
         """Tell whether the file was removed or replaced by another one since it was opened."""
@@ -64,7 +63,7 @@ class Entry:
                 return self.memory, False
             # Looked at before: if it is replaced while it is being opened, the next turn notices that.
             before = _identity_of(self.path)
-            self.memory = self._open_file(self)
+            self.memory = self.open_file(self)
             self._identity = before or _identity_of(self.path)
             return self.memory, True
 

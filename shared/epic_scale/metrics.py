@@ -33,6 +33,7 @@ def publish(counts: Mapping[str, int], health: Callable[[], PoolHealth | None]) 
     if metrics is None:
         return
     with _lock:
+        _present()
         _published.append((counts, health))
         if _instruments:
             return
@@ -43,14 +44,18 @@ def publish(counts: Mapping[str, int], health: Callable[[], PoolHealth | None]) 
             )
 
 
+def _present() -> list[PoolHealth]:
+    """Return the health of the pools that are open, and let the others go. Call it under the lock."""
+    found = [(counts, health, health()) for counts, health in _published]
+    _published[:] = [(counts, health) for counts, health, present in found if present is not None]
+    for counts in (counts for counts, _, present in found if present is None):
+        _ended.update(counts)
+    return [present for _, _, present in found if present is not None]
+
+
 def _observed(observation: Callable[[int], Any], name: str, _: Any) -> Iterable[Any]:
     with _lock:
-        found = [(counts, health, health()) for counts, health in _published]
-        _published[:] = [(counts, health) for counts, health, present in found if present is not None]
-        for counts, _, present in found:
-            if present is None:
-                _ended.update(counts)
-        there = [getattr(present, name) for _, _, present in found if present is not None]
+        there = [getattr(present, name) for present in _present()]
         if name in _COUNTERS:
             return [observation(sum(there) + _ended[name])]
         # RAM is the process's, whichever pool is asked.

@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import logging
+import math
 import os
+import re
 import threading
 import time
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 from epic_memory import EpicMemory
-from epic_memory.errors import MemoryClosedError, StoreError
+from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
 from epic_scale.entry import Entry
 from epic_scale.lease import Lease, lease_path, taken_lease
 from epic_scale.metrics import publish
-from epic_scale.ram import give_back, resident_bytes
 from epic_scale.remote import ConflictError
 from epic_scale.reports import PoolHealth
 from epic_scale.roots import LocalRoot, name_of
 
 # Freed RAM goes back to the system after so many memories were closed.
 _CLOSED_AT_ONCE = 64
+_UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 class OpenMemories:
-    """The open memories of a root.
-
-    Args:
-        root: The root.
-        open_file: Opens a memory.
-        most: How many are open at most.
-        idle: After how many seconds without a turn one is closed.
-
-    Attributes:
-        closed: Whether no turn begins any more.
-    """
+    """The open memories of a root: at most so many, and none that was idle for so many seconds."""
 
     def __init__(self, root: LocalRoot, open_file: Callable[[Entry], EpicMemory], most: int, idle: float) -> None:
         self._root, self._open_file, self._most, self._idle = root, open_file, most, idle
@@ -46,7 +41,7 @@ class OpenMemories:
         self._leaving: list[Entry] = []
         self._counts: Counter[str] = Counter()
         self._trimmed = 0
-        self.closed, self._wake = threading.Event(), threading.Event()
+        self._closed, self._wake = threading.Event(), threading.Event()
         this = weakref.ref(self)
         publish(self._counts, lambda: None if (there := this()) is None else there._gauges())
         threading.Thread(target=_sweep, args=(this, self._wake, idle), daemon=True, name="epic-pool").start()
@@ -63,7 +58,7 @@ class OpenMemories:
             return PoolHealth(open=len(self._entries), in_use=used, rss=resident_bytes(), **self._counts)
 
     def _gauges(self) -> PoolHealth | None:
-        return None if self.closed.is_set() and not self._entries else self.health()
+        return None if self._closed.is_set() and not self._entries else self.health()
 
     # turns
 
@@ -120,12 +115,12 @@ class OpenMemories:
             if last:
                 entry.release_lease()
             # What could not be opened does not stay.
-            if last and (entry.retired or entry.memory is None or self.closed.is_set()):
+            if last and (entry.retired or entry.memory is None or self._closed.is_set()):
                 self._leave(entry)
                 key = name_of(entry.user_id), entry.read_only
                 if self._entries.get(key) is entry:
                     del self._entries[key]
-            return self.closed.is_set()
+            return self._closed.is_set()
 
     def in_use(self, user_id: str, turns: tuple[Entry, ...]) -> EpicMemory | None:
         """Return the memory of a user whose turn is under way: of one of these turns, or else one that only reads."""
@@ -205,7 +200,7 @@ class OpenMemories:
         """Close all memories that no turn uses; the others are closed as their turns end."""
         if os.getpid() != self._process:
             return
-        self.closed.set()
+        self._closed.set()
         self._wake.set()
         self.close_idle(0)
         if not self._entries:
@@ -213,7 +208,7 @@ class OpenMemories:
 
     def check_open(self) -> None:
         """Raise a `MemoryClosedError` if it is closed, or another process's."""
-        if self.closed.is_set() or os.getpid() != self._process:
+        if self._closed.is_set() or os.getpid() != self._process:
             raise MemoryClosedError("This pool is closed, or another process's. Make another one.")
 
 
@@ -223,10 +218,45 @@ def _sweep(this: weakref.ref[OpenMemories], wake: threading.Event, idle: float) 
         wake.wait(min(max(idle / 4, 0.05), 30.0))
         wake.clear()
         memories = this()
-        if memories is None or memories.closed.is_set():
+        if memories is None or memories._closed.is_set():
             return
         try:
             memories.close_idle()
         except Exception:
             logging.getLogger(__name__).exception("A memory of a pool could not be closed.")
         del memories
+
+
+def seconds_of(time: str | float, name: str) -> float:
+    """Return a time in seconds; `name` is the argument's name, for the error.
+
+    Raises:
+        InvalidInputError: for anything but a number of seconds, not negative, or text like "300 ms", "5 min", "1 h".
+    """
+    seconds = math.nan
+    if isinstance(time, str):
+        match = re.fullmatch(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", time)
+        seconds = float(match[1]) * _UNITS[match[2]] if match else math.nan
+    elif isinstance(time, (int, float)) and not isinstance(time, bool):
+        seconds = float(time)
+    if not 0.0 <= seconds < math.inf:
+        raise InvalidInputError(f'{name} must be a number of seconds or text like "5 min" or "300 ms", not {time!r}.')
+    return seconds
+
+
+def resident_bytes() -> int:
+    """Return the bytes of RAM that this process has; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return 0
+
+
+def give_back() -> None:
+    """Return freed RAM to the system, where its C library can do that."""
+    gc.collect()
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return
+    trim(0)

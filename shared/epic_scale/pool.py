@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,11 +25,10 @@ from epic_memory.types import checked_k
 from epic_memory.verification import Verifier
 from epic_scale.entry import Entry
 from epic_scale.lease import LeaseError
-from epic_scale.opened import OpenMemories
+from epic_scale.opened import OpenMemories, seconds_of
 from epic_scale.remote import root_of
 from epic_scale.reports import Forgotten, PoolHealth, Visits
 from epic_scale.roots import LocalRoot, name_of, users_in
-from epic_scale.times import seconds_of
 
 _T = TypeVar("_T")
 # Of this thread or task, the innermost first.
@@ -121,11 +121,9 @@ class MemoryPool:
             try:
                 with _inside(entry):
                     yield memory
-            except BaseException as error:
-                with _heeding(error):
+            finally:
+                with _heeding():
                     self._opened.save(entry)
-                raise
-            self._opened.save(entry)
         finally:
             if self._opened.end(entry):
                 self._opened.close_leaving()
@@ -141,11 +139,9 @@ class MemoryPool:
             try:
                 with _inside(entry):
                     yield memory
-            except BaseException as error:
-                with _heeding(error):
-                    await self._asave(entry)
-                raise
-            await self._asave(entry)
+            finally:
+                with _heeding():
+                    await self._in_thread(self._opened.save, entry)
         finally:
             if self._opened.end(entry):
                 await self._in_thread(self._opened.close_leaving)
@@ -194,10 +190,6 @@ class MemoryPool:
             f"This memory was in use by another process for {self._wait:g} seconds, or all memories of the"
             " pool were in use. Try again, or raise `wait` or `max_open`."
         )
-
-    async def _asave(self, entry: Entry) -> None:
-        if self._root.is_remote:
-            await self._in_thread(self._opened.save, entry)
 
     async def _in_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call a function in a thread of the pool's own: all of the event loop's may be waiting for this turn to end.
@@ -283,14 +275,14 @@ class MemoryPool:
         """
         visits = Visits()
         for name in self._root.names():
-            user = name
-            try:
-                for user in self._users_of(name):
+            users: list[str] = []
+            with visits.reporting(name):
+                users = self._users_of(name)
+            for user in users:
+                with visits.reporting(user):
                     with self.get(user, read_only=read_only) as memory:
                         function(memory)
                     visits.done += 1
-            except Exception as error:
-                visits.failed[user] = f"{type(error).__name__}: {error}"
         return visits
 
     def backup(self, folder: str | Path) -> Visits:
@@ -301,12 +293,9 @@ class MemoryPool:
         """
         target, visits = LocalRoot(Path(folder)), Visits()
         for name in self._root.names():
-            try:
-                with self._read(name) as memory:
-                    memory.file.backup(target.path(name), overwrite=True)
+            with visits.reporting(name), self._read(name) as memory:
+                memory.file.backup(target.path(name), overwrite=True)
                 visits.done += 1
-            except Exception as error:
-                visits.failed[name] = f"{type(error).__name__}: {error}"
         return visits
 
     def forget_user(self, user_id: str) -> Forgotten:
@@ -385,11 +374,12 @@ def _inside(entry: Entry) -> Iterator[None]:
 
 
 @contextmanager
-def _heeding(error: BaseException) -> Iterator[None]:
+def _heeding() -> Iterator[None]:
     """Let through what ended a turn from outside, such as a cancellation, whatever saving the turn runs into."""
+    error = sys.exc_info()[1]
     try:
         yield
     except StoreError as late:
-        if isinstance(error, Exception):
+        if error is None or isinstance(error, Exception):
             raise
         raise error from late

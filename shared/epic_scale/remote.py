@@ -13,6 +13,8 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +103,9 @@ class RemoteRoot(LocalRoot):
         return {int(file.removesuffix(SUFFIX)): size for file, size in sizes.items() if file.endswith(SUFFIX)}
 
     def newest(self, name: str) -> int:
-        """Return the number of the newest version of a user's file; 0 if there is none.
-
-        Raises:
-            StoreError: if the store cannot be read.
-        """
-        try:
+        """Return the number of the newest version of a user's file, 0 if there is none; or raise a `StoreError`."""
+        with self._explaining("read from"):
             return max(self.versions(name), default=0)
-        except OSError as error:
-            raise StoreError(f"A memory cannot be read from {self._address}: {error}") from error
 
     def read(self, name: str) -> tuple[int, bytes]:
         """Return the newest version of a user's file, and its number; 0 and nothing if there is none.
@@ -118,14 +114,11 @@ class RemoteRoot(LocalRoot):
             StoreError: if it cannot be read.
         """
         for _ in range(5):
-            try:
+            # It can be replaced by a newer one after it was listed.
+            with suppress(FileNotFoundError), self._explaining("read from", FileNotFoundError):
                 versions = self.versions(name)
                 newest = max(versions, default=0)
                 return newest, self._files.cat_file(self._place(name, newest)) if versions.get(newest) else b""
-            except FileNotFoundError:
-                continue  # replaced by a newer one since it was listed
-            except OSError as error:
-                raise StoreError(f"A memory cannot be read from {self._address}: {error}") from error
         raise StoreError(f"A memory at {self._address} changes faster than it can be read. Try again.")
 
     def write(self, name: str, base: int, data: bytes) -> int:
@@ -136,7 +129,7 @@ class RemoteRoot(LocalRoot):
             StoreError: if it cannot be written.
         """
         version = base + 1
-        try:
+        with suppress(FileExistsError), self._explaining("written to", FileExistsError):
             if max(self.versions(name), default=0) == base:
                 self._files.makedirs(f"{self._root}/{name}", exist_ok=True)
                 self._files.pipe_file(self._place(name, version), data, mode="create")
@@ -147,18 +140,23 @@ class RemoteRoot(LocalRoot):
                     return version
                 # Two were faster, and the first of them is removed already.
                 self._remove(name, version)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            raise StoreError(f"A memory cannot be written to {self._address}: {error}") from error
         raise ConflictError(
             "Another machine changed this memory during the turn, so what the turn changed since the last turn of this"
             " process ended was not written, and what the other one wrote stands. Do the turn again."
         )
 
+    @contextmanager
+    def _explaining(self, done: str, *let_through: type[OSError]) -> Iterator[None]:
+        try:
+            yield
+        except let_through:
+            raise
+        except OSError as error:
+            raise StoreError(f"A memory cannot be {done} {self._address}: {error}") from error
+
     @override
     def entry(self, user_id: str, name: str, read_only: bool, open_file: Callable[[Entry], EpicMemory]) -> Entry:
-        return RemoteEntry(user_id, self._copy(), read_only, open_file, self, name)
+        return RemoteEntry(user_id, self._copy(), read_only, open_file, root=self, name=name)
 
     @override
     def put(self, name: str, write: Callable[[Path], None]) -> None:
@@ -176,7 +174,6 @@ class RemoteRoot(LocalRoot):
     def has(self, name: str) -> bool:
         return bool(self.remaining(name))
 
-    @override
     def close(self) -> None:
         """Remove the copies."""
         self._remove_copies()
@@ -184,7 +181,6 @@ class RemoteRoot(LocalRoot):
     def _copy(self) -> Path:
         return self.folder / f"{secrets.token_hex(16)}{SUFFIX}"
 
-    @override
     def names(self) -> Iterator[str]:
         """Yield the names of all users' files that hold anything."""
         self._files.invalidate_cache(self._root)
@@ -192,7 +188,6 @@ class RemoteRoot(LocalRoot):
         held = {str(path).removeprefix(f"{self._root}/").rpartition("/")[0] for path in found if found[path]["size"]}
         yield from sorted(name for name in held if name.count("/") == 1)
 
-    @override
     def remove(self, name: str) -> tuple[str, ...]:
         """Put an empty version in the place of a user's file; return the names of the versions that were removed.
 
@@ -205,7 +200,6 @@ class RemoteRoot(LocalRoot):
         self.write(name, max(versions), b"")
         return tuple(f"{name}/{version:012}{SUFFIX}" for version, size in versions.items() if size)
 
-    @override
     def remaining(self, name: str) -> tuple[str, ...]:
         """Return the versions of a user's file that hold anything."""
         return tuple(f"{name}/{version:012}{SUFFIX}" for version, size in self.versions(name).items() if size)
@@ -214,58 +208,43 @@ class RemoteRoot(LocalRoot):
         return f"{self._root}/{name}/{version:012}{SUFFIX}"
 
     def _remove(self, name: str, version: int) -> None:
-        try:
+        with suppress(FileNotFoundError):
             self._files.rm_file(self._place(name, version))
-        except FileNotFoundError:
-            return
 
 
+@dataclass(eq=False, kw_only=True)
 class RemoteEntry(Entry):
     """One user's memory in a remote root: a copy of its newest version, written back when a turn has changed it.
 
-    Args:
-        user_id, path, read_only, open_file: As for `Entry`; the path is that of the copy, which nobody else uses.
+    Attributes:
         root: The remote root.
-        name: The name of the user's file there.
+        name: The name of the user's file there; `path` is that of the copy, which nobody else uses.
     """
 
-    def __init__(
-        self,
-        user_id: str,
-        path: Path,
-        read_only: bool,
-        open_file: Callable[[Entry], EpicMemory],
-        root: RemoteRoot,
-        name: str,
-    ) -> None:
-        super().__init__(user_id, path, read_only, open_file)
-        self._root = root
-        self._name = name
-        self._version = 0
-        self._written = 0
-        self._is_lost = False
+    root: RemoteRoot
+    name: str
+    _version: int = 0
+    _written: int = 0
+    _is_lost: bool = False
 
-    @override
     def is_replaced(self) -> bool:
         """Tell whether it was given up: nobody else writes the copy."""
         return self.retired
 
-    @override
     def open(self) -> tuple[EpicMemory, bool]:
         """Return the memory for a turn as the remote root has it, and whether it had to be fetched for it."""
         with self._lock:
             # What is in use already stays, and finds out at the end that another machine was faster.
-            if self.memory is not None and (self.turns > 1 or self._root.newest(self._name) == self._version):
+            if self.memory is not None and (self.turns > 1 or self.root.newest(self.name) == self._version):
                 return self.memory, False
             self._drop()
-            self._version, data = self._root.read(self._name)
+            self._version, data = self.root.read(self.name)
             if data:
                 write_whole(self.path, data)
-            self.memory = self._open_file(self)
+            self.memory = self.open_file(self)
             self._written = self._changes()
             return self.memory, True
 
-    @override
     def save(self) -> bool:
         """Write the memory back if it has changed, and return whether it had.
 
@@ -280,19 +259,17 @@ class RemoteEntry(Entry):
                 return False
             data = self._content(self.memory)
             try:
-                self._version = self._root.write(self._name, self._version, data)
+                self._version = self.root.write(self.name, self._version, data)
             except ConflictError:
                 self.retired = self._is_lost = True
                 raise
             self._written = written
             return True
 
-    @override
     def has_unsaved(self) -> bool:
         """As for `Entry`: verdicts that came after the last turn."""
         return not self.read_only and self.memory is not None and not self._is_lost
 
-    @override
     def close(self) -> None:
         """Close the memory, and remove the copy."""
         with self._lock:
