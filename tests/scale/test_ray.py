@@ -44,7 +44,7 @@ def cluster() -> Iterator[None]:
 
 def chunks(first: int, last: int) -> list[dict[str, Any]]:
     return [
-        {"id": f"c{n}", "text": f"{TOPICS[n % 4]} t{n}", "metadata": {"title": f"about {n % 3}"}}
+        {"id": f"c{n}", "text": f"{TOPICS[n % 4]} t{n}", "metadata": {"source": f"about {n % 3}"}}
         for n in range(first, last)
     ]
 
@@ -77,6 +77,7 @@ def by_add(people: Mapping[str, list[str]], rows: list[dict[str, Any]], encoder:
         with EpicMemory(preferences, encoder=encoder, settings=SETTINGS) as memory:
             memory.add(items)
             found[user] = content(memory)
+    assert any(found.values())
     return found
 
 
@@ -125,7 +126,7 @@ def test_a_build_is_what_add_makes_and_a_second_one_does_nothing(tmp_path: Path)
         [{"user": user, "preference": text} for user, texts in PEOPLE.items() for text in texts],
         tmp_path / "people.jsonl",
     )
-    report = built([*rows, {"id": "broken", "text": " ", "metadata": {"title": ""}}], people, tmp_path, encoder)
+    report = built([*rows, {"id": "broken", "text": " ", "metadata": {"source": ""}}], people, tmp_path, encoder)
     expected = by_add(PEOPLE, rows, encoder)
     assert by_build(tmp_path / "sink", encoder) == expected
     assert (report.chunks, report.failed, report.users) == (61, 1, 3)
