@@ -31,19 +31,25 @@ class CoarseFilter:
 
     def __init__(self, people: People) -> None:
         self._people = people
-        expanded = [number for number, one in enumerate(people.expanded) if len(one.phrases)]
-        plain = [number for number, one in enumerate(people.expanded) if not len(one.phrases)]
-        if not people.expanded:
-            plain = list(range(len(people.preferences)))
-        # Those with phrases stand together, so that a block is worked on in place.
-        self._order = np.array(plain + expanded, dtype=np.intp)
-        self._plain = len(plain)
-        phrases = _Groups([people.expanded[number].phrases for number in expanded])
-        questions = _Groups([people.expanded[number].questions for number in expanded])
-        self._groups = (phrases, questions)
-        parts = [people.vectors[self._order[: self._plain]], phrases.vectors, questions.vectors]
+        expanded: dict[tuple[int, int], list[int]] = {}
+        plain: list[int] = []
+        for number in range(len(people.preferences)):
+            one = people.expanded[number] if people.expanded else None
+            if one is not None and len(one.phrases):
+                expanded.setdefault((id(one.phrases), id(one.questions)), []).append(number)
+            else:
+                plain.append(number)
+        # Preferences that share phrases and questions are compared once, by the lowest of their thresholds.
+        firsts = [people.expanded[numbers[0]] for numbers in expanded.values()]
+        self._groups = _Groups([one.phrases for one in firsts]), _Groups([one.questions for one in firsts])
+        parts = [people.vectors[plain], *(groups.vectors for groups in self._groups)]
         self._vectors = np.ascontiguousarray(np.concatenate([part for part in parts if len(part)]), dtype=np.float32)
-        self._taus = people.taus[self._order] - np.float32(_ROUNDING)
+        taus = people.taus - np.float32(_ROUNDING)
+        self._plain, self._plain_taus = np.array(plain, dtype=np.intp), taus[plain]
+        self._taus = 2.0 * taus
+        self._lowest = np.array([self._taus[numbers].min() for numbers in expanded.values()], dtype=np.float32)
+        self._sharing = np.array([number for numbers in expanded.values() for number in numbers], dtype=np.intp)
+        self._sizes = np.array([len(numbers) for numbers in expanded.values()], dtype=np.intp)
         self._own = [n for n, one in enumerate(people.preferences) if one.expansion is not None]
 
     @property
@@ -57,19 +63,27 @@ class CoarseFilter:
         Args:
             embeddings: E(x) of the chunks, shape `(n, d)`.
         """
-        size = max(1, _BLOCK // len(self._vectors))
-        phrases, questions = self._groups
+        size, plain = max(1, _BLOCK // len(self._vectors)), len(self._plain)
         for start in range(0, len(embeddings), size):
             # A row for each vector: the rows of a group lie together, and are compared at the speed of memory.
             near = self._vectors @ embeddings[start : start + size].T
-            found = [_at_least(near[: self._plain], self._taus[: self._plain], 0)]
-            if phrases.count:
-                between = self._plain + len(phrases.vectors)
-                bound = phrases.highest(near[self._plain : between])
-                bound += questions.highest(near[between:])
-                found.append(_at_least(bound, 2.0 * self._taus[self._plain :], self._plain))
-            places, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
-            yield rows + start, self._order[places]
+            places, rows = _at_least(near[:plain], self._plain_taus)
+            yield rows + start, self._plain[places]
+            if len(self._sizes):
+                places, rows = self._passing_expanded(near[plain:])
+                yield rows + start, places
+
+    def _passing_expanded(self, near: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        phrases, questions = self._groups
+        bound = phrases.highest(near[: len(phrases.vectors)])
+        bound += questions.highest(near[len(phrases.vectors) :])
+        groups, rows = _at_least(bound, self._lowest)
+        counts = self._sizes[groups]
+        # The places of a group's preferences in `_sharing`: from its first one on.
+        firsts = (np.cumsum(self._sizes) - self._sizes)[groups] - (np.cumsum(counts) - counts)
+        places = self._sharing[np.repeat(firsts, counts) + np.arange(counts.sum())]
+        passes = np.repeat(bound[groups, rows], counts) >= self._taus[places]
+        return places[passes], np.repeat(rows, counts)[passes]
 
     def pairs(self, texts: Sequence[str], embeddings: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the pairs of a chunk and a user that may pass: rows and places of users, by user, each pair once."""
@@ -90,10 +104,10 @@ class CoarseFilter:
         return keys % count, keys // count
 
 
-def _at_least(near: FloatArray, taus: FloatArray, first: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return where rows of numbers are not below their thresholds: rows, counted from `first`, and columns."""
+def _at_least(near: FloatArray, taus: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return where rows of numbers are not below their thresholds: rows and columns."""
     rows, columns = np.divmod(np.flatnonzero(near >= taus[:, None]), max(1, near.shape[1]))
-    return rows + first, columns
+    return rows, columns
 
 
 class _Groups:
@@ -106,15 +120,15 @@ class _Groups:
     def __init__(self, parts: Sequence[FloatArray]) -> None:
         groups = list({id(part): part for part in parts}.values())
         places = {id(part): place for place, part in enumerate(groups)}
-        self.count = len(groups)
         self.vectors = np.concatenate(groups) if groups else np.empty((0, 1), dtype=np.float32)
         self._ends = np.cumsum([len(part) for part in groups]).tolist()
         self._place = np.array([places[id(part)] for part in parts], dtype=np.intp)
 
     def highest(self, near: FloatArray) -> FloatArray:
         """Return the highest of each group's rows, shape `(groups as they were given, n)`."""
-        highest = np.empty((self.count, near.shape[1]), dtype=np.float32)
+        if len(self._ends) == len(near):  # a row each
+            return near[self._place]
+        highest = np.empty((len(self._ends), near.shape[1]), dtype=np.float32)
         for place, (start, end) in enumerate(zip([0, *self._ends], self._ends, strict=False)):
-            np.max(near[start:end], axis=0, out=highest[place])
-        taken: FloatArray = highest[self._place]
-        return taken
+            np.maximum.reduce(near[start:end], axis=0, out=highest[place])
+        return highest[self._place]

@@ -162,5 +162,23 @@ def item_of(row: Mapping[str, Any]) -> Item:
     return Item(text=row.get("text"), id=str(row.get("id") or ""), metadata=metadata)  # type: ignore[arg-type]
 
 
+def items_of(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, Item], dict[int, str]]:
+    """Return the chunks in rows by their places, and for rows that are none the reason."""
+    items, broken = dict[int, Item](), dict[int, str]()
+    for place, row in enumerate(rows):
+        try:
+            items[place] = item_of(row)
+        except Exception as error:
+            broken[place] = str(error)
+    return items, broken
+
+
+def judged_rows(judge: Judge, rows: Sequence[Mapping[str, Any]]) -> list[list[Judgement]]:
+    """Return the judgements of each row; of one that is no chunk, one with an error."""
+    items, broken = items_of(rows)
+    found = dict(zip(items, judge.judge(list(items.values())), strict=True))
+    return [found[place] if place in found else [Judgement(error=broken[place])] for place in range(len(rows))]
+
+
 def _told(error: Exception) -> str:
     return str(error) if isinstance(error, EpicError) else f"{type(error).__name__}: {error}"

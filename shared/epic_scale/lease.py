@@ -1,4 +1,4 @@
-"""Lease of a user's file: the right to write it, which one process has at a time, until it ends at the latest."""
+"""Lease of a file: the right to write it, which one process has at a time, until it ends at the latest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:
 
 
 class LeaseError(StoreError):
-    """Error for a memory that others kept in use for too long; nothing was read or written."""
+    """Error for what others have in use; nothing was read or written."""
 
 
 class Lease:
@@ -65,6 +65,11 @@ def _leave_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_all)
+
+
+def lease_path(path: Path) -> Path:
+    """Return the path of the lease of a file."""
+    return path.with_name(f"{path.name}.lease")
 
 
 def taken_lease(path: Path) -> Lease | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -20,6 +21,7 @@ from epic_memory.runtime.effects import run
 from epic_memory.types import FloatArray, checked_text
 
 _EXPANDED_AT_ONCE = 512
+_ONE_USER = "default"
 
 
 def model_of(llm: Any) -> LanguageModel | None:
@@ -95,6 +97,10 @@ class People:
                 verifier=memory.verifier.name,
             )
 
+    def preferences_of_each(self) -> list[list[Preference]]:
+        """Return each user's preferences."""
+        return [[self.preferences[place] for place in places] for places in self.held]
+
     @cached_property
     def holders(self) -> list[NDArray[np.intp]]:
         """For each preference the places of the users who have it."""
@@ -103,3 +109,26 @@ class People:
             for place in places:
                 found[place].append(user)
         return [np.array(users, dtype=np.intp) for users in found]
+
+
+def preferences_of(given: Any) -> dict[str, list[str]]:
+    """Return the texts of each user's preferences.
+
+    Raises:
+        InvalidInputError: for what holds none.
+    """
+    if isinstance(given, Mapping):
+        return {user: [texts] if isinstance(texts, str) else list(texts) for user, texts in given.items()}
+    if isinstance(given, (str, Path)):
+        from epic_scale.processor import read
+
+        given = read(str(given))
+    rows = given.iter_rows() if hasattr(given, "iter_rows") else given
+    found: dict[str, list[str]] = {}
+    for row in ({"preference": one} if isinstance(one, str) else one for one in rows):
+        if not isinstance(row, Mapping) or not isinstance(row.get("preference"), str):
+            raise InvalidInputError("preferences need the columns `user` and `preference`, both texts.")
+        found.setdefault(row.get("user", _ONE_USER), []).append(row["preference"])
+    if not found:
+        raise InvalidInputError("There are no preferences to judge by.")
+    return found

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import secrets
-import shutil
-import tempfile
-import threading
+import sys
 import time
-import weakref
-from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from functools import partial
@@ -27,24 +20,20 @@ from typing_extensions import Self
 
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder, encoder_of
-from epic_memory.errors import AlreadyThereError, InvalidInputError, MemoryClosedError, StoreError
+from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.types import checked_k
 from epic_memory.verification import Verifier
-from epic_scale.entry import Entry, RemoteEntry, lease_path, users_in
-from epic_scale.lease import Lease, LeaseError, taken_lease
-from epic_scale.metrics import publish
-from epic_scale.ram import give_back, resident_bytes
-from epic_scale.remote import ConflictError, RemoteRoot, is_remote
+from epic_scale.entry import Entry
+from epic_scale.lease import LeaseError
+from epic_scale.opened import OpenMemories, seconds_of
+from epic_scale.remote import root_of
 from epic_scale.reports import Forgotten, PoolHealth, Visits
-from epic_scale.roots import LocalRoot, discard, name_of
-from epic_scale.times import seconds_of
+from epic_scale.roots import LocalRoot, name_of, users_in
 
 _T = TypeVar("_T")
 # Of this thread or task, the innermost first.
 _turns: ContextVar[tuple[Entry, ...]] = ContextVar("epic-pool-turns", default=())
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
-# Freed RAM goes back to the system after so many memories were closed.
-_CLOSED_AT_ONCE = 64
 
 
 class MemoryPool:
@@ -94,8 +83,6 @@ class MemoryPool:
         storage_options: dict[str, Any] | None = None,
         key: Callable[[str], str | bytes] | None = None,
     ) -> None:
-        self._max_open = checked_k(max_open, "max_open")
-        self._idle = seconds_of(idle, "idle")
         self._wait = seconds_of(wait, "wait")
         if not callable(settings) and not isinstance(settings, Settings):
             raise InvalidInputError("settings must be Settings(...), or a function from a user's id to them.")
@@ -105,22 +92,10 @@ class MemoryPool:
         self._encoder = None if encoder is None else encoder_of(encoder)
         self._llm = llm
         self._verifiers: dict[int, Verifier] = {}
-        self._remote = RemoteRoot(str(root), storage_options or {}) if is_remote(root) else None
-        self._process = os.getpid()
-        copies = None if self._remote is None else tempfile.mkdtemp(prefix="epic-pool-")
-        self._remove_copies = weakref.finalize(self, _remove, copies, self._process)
-        self._root = LocalRoot(Path(str(root).removeprefix("file://") if copies is None else copies))
-        self._entries: OrderedDict[tuple[str, bool], Entry] = OrderedDict()
-        self._lock = threading.Lock()
-        self._closing = threading.Lock()
-        self._leaving: list[Entry] = []
         self._threads = ThreadPoolExecutor(thread_name_prefix="epic-pool")
-        self._counts: Counter[str] = Counter()
-        self._trimmed = 0
-        self._closed, self._wake = threading.Event(), threading.Event()
-        this = weakref.ref(self)
-        publish(lambda: None if (pool := this()) is None else pool.health())
-        threading.Thread(target=_sweep, args=(this, self._wake, self._idle), daemon=True, name="epic-pool").start()
+        most, seconds = checked_k(max_open, "max_open"), seconds_of(idle, "idle")
+        self._root = root_of(root, storage_options)
+        self._opened = OpenMemories(self._root, self._open_file, most, seconds)
 
     # turns
 
@@ -139,41 +114,37 @@ class MemoryPool:
             StoreError: if the file cannot be opened, or is only to be read and does not exist.
         """
         waiting = self._waiting()
-        while (entry := self._taken(user_id, read_only)) is None:
+        while (entry := self._opened.take(user_id, read_only)) is None:
             time.sleep(next(waiting))
         try:
-            memory = self._opened(entry)
+            memory = self._opened.open(entry)
             try:
                 with _inside(entry):
                     yield memory
-            except BaseException as error:
-                with _heeding(error):
-                    self._save(entry)
-                raise
-            self._save(entry)
+            finally:
+                with _heeding():
+                    self._opened.save(entry)
         finally:
-            if self._end(entry):
-                self._close_leaving()
+            if self._opened.end(entry):
+                self._opened.close_leaving()
 
     @asynccontextmanager
     async def aget(self, user_id: str, *, read_only: bool = False) -> AsyncIterator[EpicMemory]:
         """As `get`, without blocking the event loop."""
         waiting = self._waiting()
-        while (entry := self._taken(user_id, read_only)) is None:
+        while (entry := self._opened.take(user_id, read_only)) is None:
             await asyncio.sleep(next(waiting))
         try:
-            memory = await self._in_thread(self._opened, entry)
+            memory = await self._in_thread(self._opened.open, entry)
             try:
                 with _inside(entry):
                     yield memory
-            except BaseException as error:
-                with _heeding(error):
-                    await self._asave(entry)
-                raise
-            await self._asave(entry)
+            finally:
+                with _heeding():
+                    await self._in_thread(self._opened.save, entry)
         finally:
-            if self._end(entry):
-                await self._in_thread(self._close_leaving)
+            if self._opened.end(entry):
+                await self._in_thread(self._opened.close_leaving)
 
     def put(self, memory: EpicMemory) -> None:
         """Make a user's file from a memory in RAM whose namespace is the user's id, whole or not at all.
@@ -182,19 +153,8 @@ class MemoryPool:
             AlreadyThereError: if the user has a file.
             StoreError: if it cannot be written.
         """
-        name, key = name_of(memory.namespace), self._settings_of(memory.namespace).key
-        if self._remote is None:
-            memory.file.backup(self._root.path(name), key=key)
-            return
-        copy = self._root.folder / f"{secrets.token_hex(16)}.epic"
-        try:
-            memory.file.backup(copy, key=key)
-            base = self._remote.newest(name)
-            if self._remote.remaining(name):
-                raise AlreadyThereError("This user has a file already.")
-            self._remote.write(name, base, copy.read_bytes())
-        finally:
-            discard(copy)
+        key = self._settings_of(memory.namespace).key
+        self._root.put(name_of(memory.namespace), partial(memory.file.backup, key=key))
 
     def in_use(self, user_id: str) -> EpicMemory:
         """Return the memory of a user whose turn is under way: what middleware and tools for many users take.
@@ -209,36 +169,10 @@ class MemoryPool:
         Raises:
             InvalidInputError: outside `with pool.get(user_id)`.
         """
-        name = name_of(user_id)
-        with self._lock:
-            known = [self._entries[key] for key in ((name, True), (name, False)) if key in self._entries]
-            for entry in (*_turns.get(), *known):
-                if entry in known and entry.turns and entry.memory is not None:
-                    return entry.memory
-        raise InvalidInputError("No turn of this user is under way. Begin it before: with pool.get(user_id): ...")
-
-    def _taken(self, user_id: str, read_only: bool) -> Entry | None:
-        """Return a user's entry with one more turn; None if it has to be waited for."""
-        key = name_of(user_id), read_only
-        with self._lock:
-            self._check_open()
-            entry = self._entries.get(key)
-            if entry is not None and entry.is_replaced():
-                self._retire(key)
-                entry = None
-            if any(one.user_id == user_id and one.has_unsaved() for one in self._leaving):
-                return None
-            known = entry is not None
-            entry = self._entry(user_id, *key) if entry is None else entry
-            if entry.take_lease():
-                if known or self._makes_room():
-                    entry.turns += 1
-                    self._entries[key] = entry
-                    self._entries.move_to_end(key)
-                    self._counts["turns"] += 1
-                    return entry
-                entry.release_lease()
-        return None
+        memory = self._opened.in_use(user_id, _turns.get())
+        if memory is None:
+            raise InvalidInputError("No turn of this user is under way. Begin it before: with pool.get(user_id): ...")
+        return memory
 
     def _waiting(self) -> Iterator[float]:
         """Yield how long to wait before each further attempt, and count a turn that waits.
@@ -247,34 +181,15 @@ class MemoryPool:
             LeaseError: if it has waited for too long.
         """
         begun, waited = time.monotonic(), 0.0
-        self._count("waited")
+        self._opened.count("waited")
         while waited <= self._wait:
             yield min(_LONGEST_PAUSE, max(_FIRST_PAUSE, waited / 4))
             waited = time.monotonic() - begun
-        self._count("refused")
+        self._opened.count("refused")
         raise LeaseError(
-            f"This memory was in use by another process for {self._wait:g} seconds, or all {self._max_open} memories of"
-            " the pool were in use. Try again, or raise `wait` or `max_open`."
+            f"This memory was in use by another process for {self._wait:g} seconds, or all memories of the"
+            " pool were in use. Try again, or raise `wait` or `max_open`."
         )
-
-    def _opened(self, entry: Entry) -> EpicMemory:
-        memory, new = entry.open()
-        self._count("opened", new)
-        self._count("downloads", new and self._remote is not None)
-        return memory
-
-    def _save(self, entry: Entry) -> None:
-        if os.getpid() != self._process:
-            return
-        try:
-            self._count("uploads", entry.save())
-        except ConflictError:
-            self._count("conflicts")
-            raise
-
-    async def _asave(self, entry: Entry) -> None:
-        if self._remote is not None:
-            await self._in_thread(self._save, entry)
 
     async def _in_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call a function in a thread of the pool's own: all of the event loop's may be waiting for this turn to end.
@@ -292,37 +207,6 @@ class MemoryPool:
         if cancelled is not None:
             raise cancelled from work.exception()
         return work.result()
-
-    def _count(self, name: str, more: int = 1) -> None:
-        with self._lock:
-            self._counts[name] += more
-
-    def _end(self, entry: Entry) -> bool:
-        """End a turn, and return whether it has to close what was taken out, as the pool's thread is gone."""
-        with self._lock:
-            entry.turns -= 1
-            entry.used_at = time.monotonic()
-            last = not entry.turns
-            if last:
-                entry.release_lease()
-            # What could not be opened does not stay.
-            if last and (entry.retired or entry.memory is None or self._closed.is_set()):
-                self._leave(entry)
-                key = name_of(entry.user_id), entry.read_only
-                if self._entries.get(key) is entry:
-                    del self._entries[key]
-            return self._closed.is_set()
-
-    # what is open
-
-    def _entry(
-        self, user_id: str, name: str, read_only: bool, opens: Callable[[Entry], EpicMemory] | None = None
-    ) -> Entry:
-        opens = self._open_file if opens is None else opens
-        if self._remote is None:
-            return Entry(user_id, self._root.path(name), read_only, opens)
-        copy = self._root.folder / f"{secrets.token_hex(16)}.epic"
-        return RemoteEntry(user_id, copy, read_only, opens, self._remote, name)
 
     def _open_file(self, entry: Entry) -> EpicMemory:
         settings = self._settings_of(entry.user_id)
@@ -342,42 +226,6 @@ class MemoryPool:
         settings = self._settings(user_id) if callable(self._settings) else self._settings
         return settings if self._key is None else replace(settings, key=partial(self._key, name_of(user_id)))
 
-    def _makes_room(self) -> bool:
-        """Take out the entries used least recently until another one fits; return False if too many are in use."""
-        count = len(self._entries) - self._max_open + 1
-        unused = [key for key, entry in self._entries.items() if not entry.turns] if count > 0 else []
-        for key in unused[:count]:
-            self._retire(key)
-        return len(self._entries) < self._max_open and len(self._leaving) < _CLOSED_AT_ONCE
-
-    def _retire(self, key: tuple[str, bool]) -> None:
-        """Take an entry out, to be closed soon, or when its turns end."""
-        entry = self._entries.pop(key)
-        entry.retired = True
-        if not entry.turns:
-            self._leave(entry)
-
-    def _leave(self, entry: Entry) -> None:
-        """Have an entry closed by the pool's thread: a model that is being asked may take two seconds to end."""
-        self._leaving.append(entry)
-        self._counts["closed"] += 1
-        self._wake.set()
-
-    def _close_leaving(self) -> None:
-        """Close what was taken out; return when all of it is closed, also what another thread is closing."""
-        with self._closing:
-            with self._lock:
-                leaving = [*self._leaving]
-            for entry in leaving:
-                try:
-                    # Verdicts that came after the last turn. If another machine was faster, they are asked for again.
-                    with suppress(StoreError):
-                        self._save(entry)
-                    entry.close()
-                finally:
-                    with self._lock:
-                        self._leaving.remove(entry)
-
     def close_idle(self, idle: str | float | None = None) -> int:
         """Close what no turn has used for a time, and give its RAM back; return how many that were.
 
@@ -386,32 +234,17 @@ class MemoryPool:
         Args:
             idle: Default: the pool's.
         """
-        seconds = self._idle if idle is None else seconds_of(idle, "idle")
-        now = time.monotonic()
-        with self._lock:
-            keys = [key for key, one in self._entries.items() if not one.turns and now - one.used_at >= seconds]
-            for key in keys:
-                self._retire(key)
-            closed = self._counts["closed"]
-        self._close_leaving()
-        # Not in a turn, as it takes a tenth of a second.
-        if closed >= self._trimmed + (1 if keys else _CLOSED_AT_ONCE):
-            self._trimmed = closed
-            give_back()
-        return len(keys)
+        return self._opened.close_idle(None if idle is None else seconds_of(idle, "idle"))
 
     def health(self) -> PoolHealth:
         """Return the pool's counters: numbers only."""
-        with self._lock:
-            used = sum(bool(entry.turns) for entry in self._entries.values())
-            return PoolHealth(open=len(self._entries), in_use=used, rss=resident_bytes(), **self._counts)
+        return self._opened.health()
 
     # all users
 
     def has(self, user_id: str) -> bool:
         """Tell whether a user has a file."""
-        name = name_of(user_id)
-        return self._root.path(name).exists() if self._remote is None else bool(self._remote.remaining(name))
+        return self._root.has(name_of(user_id))
 
     def users(self) -> Iterator[str]:
         """Yield the ids of the users whose memories hold something, rules included, in the order of the files' names.
@@ -420,7 +253,7 @@ class MemoryPool:
             StoreError: after all others, naming the files that cannot be read.
         """
         unread: list[str] = []
-        for name in self._names():
+        for name in self._root.names():
             try:
                 found = self._users_of(name)
             except Exception:
@@ -441,15 +274,15 @@ class MemoryPool:
             read_only: As for `get`.
         """
         visits = Visits()
-        for name in self._names():
-            user = name
-            try:
-                for user in self._users_of(name):
+        for name in self._root.names():
+            users: list[str] = []
+            with visits.reporting(name):
+                users = self._users_of(name)
+            for user in users:
+                with visits.reporting(user):
                     with self.get(user, read_only=read_only) as memory:
                         function(memory)
                     visits.done += 1
-            except Exception as error:
-                visits.failed[user] = f"{type(error).__name__}: {error}"
         return visits
 
     def backup(self, folder: str | Path) -> Visits:
@@ -459,13 +292,10 @@ class MemoryPool:
         copied is reported by the file's name.
         """
         target, visits = LocalRoot(Path(folder)), Visits()
-        for name in self._names():
-            try:
-                with self._read(name) as memory:
-                    memory.file.backup(target.path(name), overwrite=True)
+        for name in self._root.names():
+            with visits.reporting(name), self._read(name) as memory:
+                memory.file.backup(target.path(name), overwrite=True)
                 visits.done += 1
-            except Exception as error:
-                visits.failed[name] = f"{type(error).__name__}: {error}"
         return visits
 
     def forget_user(self, user_id: str) -> Forgotten:
@@ -479,32 +309,15 @@ class MemoryPool:
             StoreError: if something is left.
         """
         name, waiting = name_of(user_id), self._waiting()
-        while (lease := self._emptied(name)) is None:
+        while (lease := self._opened.empty(name)) is None:
             time.sleep(next(waiting))
-        root = self._root if self._remote is None else self._remote
         try:
-            removed, remaining = root.remove(name), root.remaining(name)
+            removed, remaining = self._root.remove(name), self._root.remaining(name)
         finally:
             lease.release()
         if remaining:
             raise StoreError(f"{len(remaining)} files of this user are left: {', '.join(remaining)}.")
         return Forgotten(user=sha256(user_id.encode()).hexdigest(), removed=removed, time=time.time())
-
-    def _emptied(self, name: str) -> Lease | None:
-        """Close a user's memory and return its lease; None if a turn uses it."""
-        with self._lock:
-            self._check_open()
-            keys = [key for key in ((name, False), (name, True)) if key in self._entries]
-            if any(self._entries[key].turns for key in keys):
-                return None
-            lease = taken_lease(lease_path(self._root.path(name)))
-            for key in keys if lease is not None else ():
-                self._retire(key)
-        self._close_leaving()
-        return lease
-
-    def _names(self) -> Iterator[str]:
-        return self._root.names() if self._remote is None else self._remote.names()
 
     def _users_of(self, name: str) -> list[str]:
         with self._read(name) as memory:
@@ -515,7 +328,7 @@ class MemoryPool:
         """Open a file for itself, whoever's it is: no settings of a user's own are asked for."""
         key = None if self._key is None else partial(self._key, name)
         settings = Settings(namespace=name, must_exist=True, read_only=True, key=key)
-        entry = self._entry(
+        entry = self._root.entry(
             name, name, True, lambda entry: EpicMemory.open(entry.path, encoder=self._encoder, settings=settings)
         )
         try:
@@ -530,17 +343,7 @@ class MemoryPool:
 
         A forked process closes nothing of the one that made the pool.
         """
-        if os.getpid() != self._process:
-            return
-        self._closed.set()
-        self._wake.set()
-        self.close_idle(0)
-        if not self._entries:
-            self._remove_copies()
-
-    def _check_open(self) -> None:
-        if self._closed.is_set() or os.getpid() != self._process:
-            raise MemoryClosedError("This pool is closed, or another process's. Make another one.")
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -570,33 +373,13 @@ def _inside(entry: Entry) -> Iterator[None]:
         _turns.set(before)
 
 
-def _remove(copies: str | None, process: int) -> None:
-    """Remove the folder of a pool's copies, in the process that made it."""
-    if copies is not None and os.getpid() == process:
-        shutil.rmtree(copies, ignore_errors=True)
-
-
 @contextmanager
-def _heeding(error: BaseException) -> Iterator[None]:
+def _heeding() -> Iterator[None]:
     """Let through what ended a turn from outside, such as a cancellation, whatever saving the turn runs into."""
+    error = sys.exc_info()[1]
     try:
         yield
     except StoreError as late:
-        if isinstance(error, Exception):
+        if error is None or isinstance(error, Exception):
             raise
         raise error from late
-
-
-def _sweep(this: weakref.ref[MemoryPool], wake: threading.Event, idle: float) -> None:
-    """Close what is idle or was taken out, until the pool is closed or gone."""
-    while True:
-        wake.wait(min(max(idle / 4, 0.05), 30.0))
-        wake.clear()
-        pool = this()
-        if pool is None or pool._closed.is_set():
-            return
-        try:
-            pool.close_idle()
-        except Exception:
-            logging.getLogger(__name__).exception("A memory of a pool could not be closed.")
-        del pool

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from epic_memory import Item, Settings
+from epic_memory import Settings
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.types import checked_k
-from epic_scale.judging import Judge, Judgement, item_of
-from epic_scale.people import People
+from epic_scale.judging import Judge, Judgement, judged_rows
+from epic_scale.people import People, preferences_of
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]
 Preferences: TypeAlias = Any
 """A dataset or rows of `user` and `preference`, a mapping from users to lists of texts, or the path of a file."""
-ONE_USER = "default"
 COLUMNS = tuple(Judgement.__dataclass_fields__)
 """The columns that a row gains."""
 
@@ -113,27 +113,6 @@ class EpicProcessorConfig:
         return People.of(chosen, encoder_of(self.encoder), self.llm, self.settings)
 
 
-def preferences_of(given: Preferences) -> dict[str, list[str]]:
-    """Return the texts of each user's preferences.
-
-    Raises:
-        InvalidInputError: for what holds none.
-    """
-    if isinstance(given, Mapping):
-        return {user: [texts] if isinstance(texts, str) else list(texts) for user, texts in given.items()}
-    if isinstance(given, (str, Path)):
-        given = read(str(given))
-    rows = given.iter_rows() if hasattr(given, "iter_rows") else given
-    found: dict[str, list[str]] = {}
-    for row in ({"preference": one} if isinstance(one, str) else one for one in rows):
-        if not isinstance(row, Mapping) or not isinstance(row.get("preference"), str):
-            raise InvalidInputError("preferences need the columns `user` and `preference`, both texts.")
-        found.setdefault(row.get("user", ONE_USER), []).append(row["preference"])
-    if not found:
-        raise InvalidInputError("There are no preferences to judge by.")
-    return found
-
-
 def build_processor(
     config: EpicProcessorConfig,
     preprocess: Callable[[Row], Row] | None = None,
@@ -179,45 +158,42 @@ def judged(dataset: Dataset, worker: type[Rows], config: EpicProcessorConfig, pe
     """Return a dataset to which workers are applied in batches."""
     import ray
 
-    parts = (config.encoder, config.llm, config.settings)
+    # Whose preferences they are is in `people`.
+    config = replace(config, preferences=())
     try:
-        ray.cloudpickle.dumps(parts)
+        ray.cloudpickle.dumps(config)
     except Exception as error:
         raise InvalidInputError(
             f"Encoder, model and settings go to other processes, and one of them cannot be pickled ({error})."
             ' Give a name, such as "static" or "openai:MODEL@URL", or for llm a function that makes it.'
         ) from None
-    shared = ray.put(people)
     return dataset.map_batches(
         worker,
         batch_size=config.batch_size,
         batch_format="pyarrow",
         **config.pool(),
-        fn_constructor_args=(shared, *parts, *more),
+        fn_constructor_args=(ray.put(people), config, *more),
     )
 
 
+def sent(given: Any) -> Any:
+    """Return what a worker is given: the object that Ray's reference is to, once for all workers of a machine."""
+    ray = sys.modules.get("ray")
+    return ray.get(given) if ray is not None and isinstance(given, ray.ObjectRef) else given
+
+
 class Rows:
-    """Worker that turns a batch of chunks into rows of judgements.
+    """Worker that turns a batch of chunks into rows of judgements for some people, or Ray's reference to them."""
 
-    Args:
-        people: The people, or Ray's reference to them.
-        encoder, llm, settings: As for `EpicMemory`.
-    """
-
-    def __init__(self, people: Any, encoder: Encoder | str | None, llm: Any, settings: Settings) -> None:
-        import ray
-
-        if isinstance(people, ray.ObjectRef):
-            people = ray.get(people)
+    def __init__(self, people: Any, config: EpicProcessorConfig) -> None:
         logging.getLogger("ray.data").setLevel(logging.WARNING)
-        self.judge = Judge(people, encoder, llm, settings)
+        self.judge = Judge(sent(people), config.encoder, config.llm, config.settings)
 
     def __call__(self, batch: Any) -> Any:
         """Return the rows of a batch, an Arrow table."""
         import pyarrow as pa
 
-        found = self.judgements(batch.to_pylist())
+        found = judged_rows(self.judge, batch.to_pylist())
         taken = [row for row, each in enumerate(found) for _ in each]
         table = batch.take(pa.array(taken, type=pa.int64()))
         rows = [asdict(one) for each in found for one in each]
@@ -226,23 +202,6 @@ class Rows:
             place = table.schema.get_field_index(name)
             table = table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
         return table
-
-    def judgements(self, rows: Sequence[Row]) -> list[list[Judgement]]:
-        """Return the judgements of each row; of one that is no chunk, one with an error."""
-        items, broken = self.items(rows)
-        found = dict(zip(items, self.judge.judge(list(items.values())), strict=True))
-        return [found[place] if place in found else [Judgement(error=broken[place])] for place in range(len(rows))]
-
-    @staticmethod
-    def items(rows: Sequence[Row]) -> tuple[dict[int, Item], dict[int, str]]:
-        """Return the chunks by their places, and for rows that are none the reason."""
-        items, broken = dict[int, Item](), dict[int, str]()
-        for place, row in enumerate(rows):
-            try:
-                items[place] = item_of(row)
-            except Exception as error:
-                broken[place] = str(error)
-        return items, broken
 
 
 def read(path: str | Sequence[str], storage_options: dict[str, Any] | None = None) -> Dataset:

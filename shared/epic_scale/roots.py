@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import unicodedata
-from collections.abc import Iterator
+from ast import literal_eval
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.types import checked_text
+from epic_scale.entry import Entry
 
 SUFFIX = ".epic"
 _SIDE_FILES = ("-journal", "-wal", "-shm")
@@ -20,6 +24,7 @@ _FAN_OUT = 3
 _REST = 64 - _FAN_OUT
 # Letters and symbols that are drawn as nothing: Braille without dots, and fillers of Hangul.
 _DRAWN_AS_NOTHING = frozenset("\u2800\u115f\u1160\u3164\uffa0")
+_STATE = re.compile(r"""state ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*") """)
 
 
 def name_of(user_id: str) -> str:
@@ -46,15 +51,30 @@ def hashed(user_id: str) -> str:
     return f"{digest[:_FAN_OUT]}/{digest[_FAN_OUT:]}"
 
 
+def users_in(memory: EpicMemory, name: str) -> list[str]:
+    """Return whose the file of this name is, by what it holds: one user, or none if it holds nothing."""
+    session = memory._session
+    with session.lock, session.store.reading():
+        keys = list(session.store.meta())
+    # What a memory has besides its rows, such as its rules, is kept under the user's id.
+    named = {key.partition("/")[2] for key in keys} | {literal_eval(one[1]) for one in map(_STATE.match, keys) if one}
+    return [user for user in named.union(memory.file.namespaces) if hashed(user) == name]
+
+
 class LocalRoot:
     """A folder of this machine.
 
     Args:
         folder: Made if it does not exist.
 
+    Attributes:
+        is_remote: Whether what is open is a copy.
+
     Raises:
         StoreError: if it cannot be made.
     """
+
+    is_remote = False
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -68,6 +88,25 @@ class LocalRoot:
         path = self.folder / f"{name}{SUFFIX}"
         path.parent.mkdir(exist_ok=True, mode=0o700)
         return path
+
+    def entry(self, user_id: str, name: str, read_only: bool, open_file: Callable[[Entry], EpicMemory]) -> Entry:
+        """Return the file of this name for a pool to open."""
+        return Entry(user_id, self.path(name), read_only, open_file)
+
+    def put(self, name: str, write: Callable[[Path], None]) -> None:
+        """Have a file written where there is none.
+
+        Raises:
+            AlreadyThereError: if there is one.
+        """
+        write(self.path(name))
+
+    def has(self, name: str) -> bool:
+        """Tell whether there is a file of this name."""
+        return self.path(name).exists()
+
+    def close(self) -> None:
+        """Leave the files, which stay."""
 
     def names(self) -> Iterator[str]:
         """Yield the names of all files, sorted, without listing them all at once."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from epic_memory import Alignment, Candidate, Decision, EpicMemory, Item, Preference, Settings, Stance, Verdict
-from epic_memory.encoders import Encoder, encoder_of
+from epic_memory import Alignment, Candidate, Decision, EpicMemory, Item, Preference, Stance, Verdict
+from epic_memory.encoders import encoder_of
+from epic_memory.errors import EpicError
 from epic_memory.verification.base import BaseVerifier
 from epic_scale.judging import Judgement
 from epic_scale.people import model_of
 from epic_scale.pool import MemoryPool
+from epic_scale.processor import EpicProcessorConfig, sent
+from epic_scale.reports import reported
+from epic_scale.work import Work
 
 
 class Replay(BaseVerifier):
@@ -63,82 +68,90 @@ def verdict_of(judgements: Sequence[Judgement]) -> Verdict:
 
 
 class Writer:
-    """A writer of users' memories into a pool's root.
+    """Worker that writes what was judged for a user into the user's memory.
 
     Args:
-        root: The root.
-        verifier: The name of the verifier that judged.
-        encoder, llm, settings: As for `EpicMemory`; the model is asked only where preferences of a memory change.
-        storage_options: As for `MemoryPool`.
+        shared: The people, and the texts of the preferences that earlier builds gave them; or Ray's reference to both.
+        config: The build's; the model is asked only where preferences of a memory change.
+        work: The build's.
     """
 
-    def __init__(
-        self,
-        root: str,
-        verifier: str,
-        encoder: Encoder | str | None = None,
-        llm: Any = None,
-        settings: Settings = Settings(),
-        storage_options: dict[str, Any] | None = None,
-    ) -> None:
-        self._encoder = encoder_of(encoder)
-        self._replay = Replay(verifier)
+    def __init__(self, shared: Any, config: EpicProcessorConfig, work: Work) -> None:
+        people, self._before = sent(shared)
+        self._preferences = dict(zip(people.users, people.preferences_of_each(), strict=True))
+        self._encoder = encoder_of(config.encoder)
+        self._replay = Replay(people.verifier)
         # What the first stage let through was found before.
-        self._settings = replace(settings, verifier=self._replay, coarse=False, model_budget=None)
-        options: dict[str, Any] = {"max_open": 8, "encoder": self._encoder, "storage_options": storage_options}
-        self._adding = MemoryPool(root, settings=self._settings, **options)
-        self._changing = MemoryPool(root, settings=settings, llm=model_of(llm), **options)
+        self._settings = replace(config.settings, verifier=self._replay, coarse=False, model_budget=None)
+        options: dict[str, Any] = {"max_open": 8, "encoder": self._encoder, "storage_options": work.storage_options}
+        self._adding = MemoryPool(work.users, settings=self._settings, **options)
+        self._changing = MemoryPool(work.users, settings=config.settings, llm=model_of(config.llm), **options)
+        # Where nobody else can write the memory: a build that is not the sink's any more writes nothing.
+        self._check = work.check_newest
+
+    def __call__(self, group: Any) -> Any:
+        """Return one row: what was done for the user of these rows."""
+        rows = group.to_pylist()
+        gone = [row["id"] for row in rows if row["id"] is not None and row["text"] is None]
+        found: dict[str, tuple[Item, dict[str | None, Judgement]]] = {}
+        for row in rows:
+            if row["text"] is not None:
+                item = Item(id=row["id"], text=row["text"], metadata=json.loads(row["metadata"]))
+                one = Judgement(**{name: row[name] for name in Judgement.__dataclass_fields__})
+                # After a build that was killed a chunk can be there twice.
+                found.setdefault(item.id, (item, {}))[1][one.preference] = one
+        try:
+            return reported(
+                **self.write(rows[0]["user"], [(item, [*each.values()]) for item, each in found.values()], gone)
+            )
+        except EpicError as error:
+            return reported([str(error)], unwritten=1)
 
     def write(
-        self,
-        user: str,
-        preferences: Sequence[Preference],
-        before: Sequence[str],
-        judged: Mapping[str, tuple[Item, Sequence[Judgement]]],
-        gone: Sequence[str] = (),
+        self, user: str, judged: Sequence[tuple[Item, Sequence[Judgement]]], gone: Sequence[str] = ()
     ) -> dict[str, float]:
-        """Write what was judged for a user; an error is part of what is returned.
+        """Write what was judged for a user.
 
         A file that is there keeps what else is in it. What it holds already is not added again.
 
         Args:
             user: The user's id.
-            preferences: What the corpus was judged by.
-            before: Texts of the preferences of earlier builds, which the user has no more if they are not in these.
-            judged: Items and judgements, by the items' ids.
+            judged: Items and judgements.
             gone: Ids of items whose text has changed: they go, unless the new text is kept.
 
         Returns:
             How many `users` were written, `entries` gained, and seconds it took to `write`.
         """
-        started = time.perf_counter()
-        self._replay.verdicts = {key: verdict_of(judgements) for key, (_, judgements) in judged.items()}
-        items = [judged[key][0] for key in sorted(judged)]
+        started, preferences = time.perf_counter(), self._preferences[user]
+        self._replay.verdicts = {item.id: verdict_of(judgements) for item, judgements in judged}
+        items = sorted((item for item, _ in judged), key=lambda item: item.id)
         if not self._adding.has(user):
             settings = replace(self._settings, namespace=user)
             with EpicMemory(preferences, encoder=self._encoder, settings=settings) as memory:
                 gained = memory.add(items, light=False).entries
+                self._check()
                 self._adding.put(memory)
             return {"users": 1, "entries": gained, "write": time.perf_counter() - started}
-        changed = self._change(user, preferences, before)
-        gained = 0
+        changed, gained = self._change(user, preferences), 0
         if items or gone:
             with self._adding.get(user) as memory:
+                self._check()
                 gained = memory.add(items, light=False).entries
-                stale = [one.id for one in memory.get(gone) if one.id not in judged]
+                stale = [one.id for one in memory.get(gone) if one.id not in self._replay.verdicts]
                 memory.forget(*stale)
                 changed = changed or bool(gained or stale)
         return {"users": int(changed), "entries": gained, "write": time.perf_counter() - started}
 
-    def _change(self, user: str, preferences: Sequence[Preference], before: Sequence[str]) -> bool:
+    def _change(self, user: str, preferences: Sequence[Preference]) -> bool:
         """Give a memory new preferences, and take those of earlier builds that are gone; return whether any were."""
         with self._adding.get(user, read_only=True) as memory:
             held = {one.id: one.text for one in memory.preferences}
         wanted = {one.id for one in preferences}
-        gone = [text for key, text in held.items() if key not in wanted and text in before]
+        gone = [text for key, text in held.items() if key not in wanted and text in self._before[user]]
         new = [one for one in preferences if one.id not in held]
         if gone or new:
             with self._changing.get(user) as memory:
+                self._check()
                 for one in new:
                     memory.preferences.add(one)
                 for text in gone:

@@ -24,7 +24,7 @@ from common import parse, parser, read_jsonl
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import encoder_of
 from epic_scale import MemoryPool
-from epic_scale.ram import give_back, resident_bytes
+from epic_scale.opened import give_back, resident_bytes
 
 PREFERENCES, TEXTS, OPEN = 3, 30, 500
 

@@ -24,6 +24,8 @@ from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import encoder_of
 from epic_scale.judging import Judge, Judgement
 from epic_scale.people import People
+from epic_scale.processor import EpicProcessorConfig
+from epic_scale.work import Work
 from epic_scale.writing import Writer
 
 _BATCH = 256
@@ -60,9 +62,10 @@ def staged(people: dict[str, list[str]], items: list[Item]) -> dict[str, float]:
     spent |= {part: whole * seconds / clock for part, seconds in judge.seconds.items()}
     started = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        writer = Writer(folder, found.verifier, encoder, settings=SETTINGS)
-        for user, places in zip(found.users, found.held, strict=True):
-            writer.write(user, [found.preferences[place] for place in places], [], kept[user])
+        config = EpicProcessorConfig(preferences=people, encoder=encoder, settings=SETTINGS)
+        writer = Writer((found, dict.fromkeys(people, ())), config, Work(folder))
+        for user in people:
+            writer.write(user, list(kept[user].values()))
         writer.close()
         spent["write"] = time.process_time() - started
         spent["bytes"] = sum(file.stat().st_size for file in Path(folder).rglob("*.epic"))

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,12 @@ import pytest
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
+from epic_memory.storage.memory_schema import MEMORY
+from epic_memory.storage.store import Store
 from epic_scale import LeaseError, MemoryPool
 from epic_scale.roots import name_of
 from helpers import HashEncoder, KeepAll
+from scripted import Scripted
 
 TEXT = "red wine from far away"
 SETTINGS = Settings(verifier=KeepAll())
@@ -499,3 +503,70 @@ def test_health_is_numbers_for_opentelemetry_too(pool_of: PoolOf) -> None:
     (turns,) = metrics["epic.pool.turns"].data.data_points
     assert turns.value >= 2 and dict(turns.attributes or {}) == {}  # type: ignore[union-attr]
     assert "ann" not in repr(pool.health()) + found.to_json()
+
+
+def test_a_closed_pool_leaves_opentelemetry_and_its_counters_never_fall(pool_of: PoolOf) -> None:
+    pytest.importorskip("opentelemetry.sdk.metrics")
+    from opentelemetry.metrics import Observation
+
+    from epic_scale.metrics import _observed, _published
+
+    def observed(name: str) -> int:
+        return sum(one.value for one in _observed(Observation, name, None))
+
+    turns = observed("turns")
+    published, pool = len(_published), pool_of()
+    fill(pool, "ann")
+    assert observed("turns") == turns + 1
+    with pool.get("ann"):
+        opened, used = observed("open"), observed("in_use")
+        pool.close()
+        assert (observed("open"), observed("in_use")) == (opened, used)
+    assert (observed("open"), observed("in_use")) == (opened - 1, used - 1)
+    assert len(_published) == published and observed("turns") == turns + 2
+    assert pool.health().open == 0
+
+
+def test_a_verdict_that_comes_after_its_turn_changes_nothing_that_another_pool_has_changed_since(
+    pool_of: PoolOf,
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(asked: object) -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    settings = Settings(on_demand="background", aspects="parser", expansions="off")
+    one = pool_of(encoder="static", llm=Scripted(hook=slow), settings=settings)
+    other = pool_of(encoder="static", settings=Settings())
+    preferences = ["I love red wine from Portugal.", "I like trains."]
+    seed = EpicMemory(preferences, encoder="static", settings=Settings(namespace="ann", fine=False))
+    seed.add(["A Douro red wine from Portugal with dark fruit."])
+    one.put(seed)
+    with one.get("ann") as memory:
+        memory.search("Which red wine from Portugal should I buy?")
+    assert begun.wait(60)
+    # The turn has ended, so another process may write while the model still thinks.
+    with other.get("ann") as changed:
+        changed.preferences.remove("I love red wine from Portugal.")
+    go_on.set()
+    one.close()
+    with other.get("ann", read_only=True) as found:
+        assert [str(each) for each in found.preferences] == ["I like trains."]
+        assert "Portugal" not in repr(found.file.entries([item.id for item in found.items()]))
+        assert found.stats().counts["verdicts"] == 0
+
+
+def test_an_older_file_is_migrated_by_the_first_turn_that_writes(
+    pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(pool_of(), "ann")
+    migrated: list[int] = []
+    newer = replace(MEMORY, migrations=(*MEMORY.migrations, lambda db: migrated.append(1)))
+    monkeypatch.setattr(Store, "schema", newer)
+    pool = pool_of()
+    with pytest.raises(StoreError, match="older epic-memory"):
+        texts(pool, "ann")
+    assert not migrated
+    fill(pool, "ann", "red wine again")
+    assert migrated == [1] and len(texts(pool, "ann")) == 2

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -228,6 +229,31 @@ def test_what_a_model_answers_after_a_turn_is_written_back_when_the_memory_is_cl
     pool.close()
     with MemoryPool(address) as other, other.get("ann", read_only=True) as found:
         assert found.stats().counts["verdicts"] > 0
+
+
+def test_a_verdict_that_comes_after_another_machine_wrote_is_written_nowhere(address: str) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(asked: object) -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    settings = Settings(on_demand="background", aspects="parser", expansions="off")
+    pool = MemoryPool(address, llm=Scripted(hook=slow), settings=settings)
+    seed = EpicMemory(["I love red wine from Portugal."], settings=Settings(namespace="ann", fine=False))
+    seed.add(["A Douro red wine from Portugal with dark fruit."])
+    pool.put(seed)
+    with pool.get("ann") as memory:
+        memory.search("Which red wine from Portugal should I buy?")
+    assert begun.wait(60)
+    with MemoryPool(address) as other:
+        with other.get("ann") as changed:
+            changed.preferences.add("I like trains.")
+        go_on.set()
+        pool.close()
+        with other.get("ann", read_only=True) as found:
+            assert len(found.preferences) == 2 and found.stats().counts["verdicts"] == 0
+    assert pool.health().conflicts <= 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

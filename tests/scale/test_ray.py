@@ -16,7 +16,8 @@ from dying import DyingEncoder, SentEncoder
 from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError
-from epic_scale import EpicProcessorConfig, MemoryPool, ScaleReport, build, build_processor
+from epic_scale import EpicProcessorConfig, LeaseError, MemoryPool, ScaleReport, build, build_processor
+from epic_scale.work import Work
 from helpers import HashEncoder
 
 ray = pytest.importorskip("ray")
@@ -43,7 +44,7 @@ def cluster() -> Iterator[None]:
 
 def chunks(first: int, last: int) -> list[dict[str, Any]]:
     return [
-        {"id": f"c{n}", "text": f"{TOPICS[n % 4]} t{n}", "metadata": {"title": f"about {n % 3}"}}
+        {"id": f"c{n}", "text": f"{TOPICS[n % 4]} t{n}", "metadata": {"source": f"about {n % 3}"}}
         for n in range(first, last)
     ]
 
@@ -76,6 +77,7 @@ def by_add(people: Mapping[str, list[str]], rows: list[dict[str, Any]], encoder:
         with EpicMemory(preferences, encoder=encoder, settings=SETTINGS) as memory:
             memory.add(items)
             found[user] = content(memory)
+    assert any(found.values())
     return found
 
 
@@ -124,7 +126,7 @@ def test_a_build_is_what_add_makes_and_a_second_one_does_nothing(tmp_path: Path)
         [{"user": user, "preference": text} for user, texts in PEOPLE.items() for text in texts],
         tmp_path / "people.jsonl",
     )
-    report = built([*rows, {"id": "broken", "text": " ", "metadata": {"title": ""}}], people, tmp_path, encoder)
+    report = built([*rows, {"id": "broken", "text": " ", "metadata": {"source": ""}}], people, tmp_path, encoder)
     expected = by_add(PEOPLE, rows, encoder)
     assert by_build(tmp_path / "sink", encoder) == expected
     assert (report.chunks, report.failed, report.users) == (61, 1, 3)
@@ -159,6 +161,45 @@ def test_only_what_has_changed_is_judged_and_written(tmp_path: Path) -> None:
             "I like gardens",
             "I like the sea",
         ]
+
+
+def test_a_chunk_that_goes_back_to_an_earlier_version_is_the_earlier_one(tmp_path: Path) -> None:
+    encoder, first, second = SentEncoder(), chunks(0, 8), chunks(0, 8)
+    second[0] = {**second[0], "text": "sea instead of it"}
+    for rows in (first, second, first):
+        built(rows, PEOPLE, tmp_path, encoder)
+        assert by_build(tmp_path / "sink", encoder) == by_add(PEOPLE, rows, encoder)
+
+
+def test_what_a_killed_build_wrote_of_an_older_version_does_not_stay(tmp_path: Path) -> None:
+    encoder, rows = SentEncoder(), chunks(0, 8)
+    built(rows, PEOPLE, tmp_path, encoder)
+    # As if it had been killed before it noted that its rows are in the memories.
+    for done in tmp_path.glob("sink/work/*/done.json"):
+        done.unlink()
+    rows[0] = {**rows[0], "text": "of interest to nobody"}
+    built(rows, PEOPLE, tmp_path, encoder)
+    assert by_build(tmp_path / "sink", encoder) == by_add(PEOPLE, rows, encoder)
+
+
+def test_the_second_of_two_builds_into_a_sink_is_refused(tmp_path: Path) -> None:
+    with Work(str(tmp_path / "sink")).alone(), pytest.raises(LeaseError, match="Another build writes into"):
+        built(chunks(0, 4), PEOPLE, tmp_path, SentEncoder())
+    assert not (tmp_path / "sink" / "users").exists()
+
+
+def test_a_build_that_was_taken_over_writes_into_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Work, "check_newest", lambda work: None)  # of the driver; not of its workers
+    sink, began = tmp_path / "sink", Work.rows
+
+    def taken_over(work: Work, generation: str) -> tuple[list[str], list[str]]:
+        (sink / "work" / "builds" / "00000009.json").touch()
+        return began(work, generation)
+
+    monkeypatch.setattr(Work, "rows", taken_over)
+    report = built(chunks(0, 8), PEOPLE, tmp_path, SentEncoder())
+    assert report.unwritten == len(PEOPLE) and "taken this sink over" in report.errors[0]
+    assert not list(sink.glob("users/*/*.epic"))
 
 
 def test_a_build_survives_its_workers(tmp_path: Path) -> None:

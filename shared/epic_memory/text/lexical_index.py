@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
@@ -42,8 +41,8 @@ class Postings:
     """
 
     def __init__(self) -> None:
-        # Lists, as most words are in one text only: a set takes three times the RAM.
-        self.rows_of: defaultdict[str, list[int]] = defaultdict(list)
+        # Most words are in one text only, and a tuple of numbers is half a list, and no work for the garbage collector.
+        self.rows_of: dict[str, Sequence[int]] = {}
         self._words_of: dict[int, Collection[str]] = {}
         self._sorted: dict[str, NDArray[np.int64]] = {}
 
@@ -55,19 +54,28 @@ class Postings:
 
     def put(self, row: int, words: Collection[str]) -> None:
         """Write a row with its words, each once, in place of an earlier one."""
-        self.remove([row])
+        if row in self:
+            self.remove([row])
         self._words_of[row] = words
         for word in words:
-            self.rows_of[word].append(row)
-            self._sorted.pop(word, None)
+            rows = self.rows_of.get(word)
+            if isinstance(rows, list):
+                rows.append(row)
+            else:
+                self.rows_of[word] = (row,) if rows is None else [*rows, row]
+        if self._sorted:
+            for word in words:
+                self._sorted.pop(word, None)
 
     def remove(self, rows: Iterable[int]) -> None:
         """Remove rows; unknown rows are ignored."""
         for row in rows:
             for word in self._words_of.pop(row, ()):
                 self._sorted.pop(word, None)
-                self.rows_of[word].remove(row)
-                if not self.rows_of[word]:
+                rows = self.rows_of[word]
+                if isinstance(rows, list) and len(rows) > 1:
+                    rows.remove(row)
+                else:
                     del self.rows_of[word]
 
     def rows(self, word: str) -> NDArray[np.int64]:

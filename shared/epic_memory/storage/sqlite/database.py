@@ -125,7 +125,8 @@ class Database(Connection):
                 # Another program chose another mode, which would leave side files and defeat a byte budget.
                 with suppress(*sqlite_errors()):
                     db.execute("PRAGMA journal_mode = DELETE")
-        self.schema.keep_sums(db)
+        if not self.read_only:
+            self.schema.keep_sums(db)
 
     def _upgrade(self) -> None:
         if not self.writable:

@@ -1,0 +1,74 @@
+"""Column of texts judged for many people: a function over a column of pandas, and an expression of Daft.
+
+    judge = column_judge({"ann": ["I follow a strict vegan diet."]})
+    frame["judged"] = judge(frame["text"])
+    frame = frame.with_column("judged", epic_keep(daft.col("text"), preferences="people.jsonl"))
+
+A value is a list of judgements, each with the fields of `Judgement`: what a chunk is to a user under a preference. An
+error is a field, and no exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from epic_memory import Settings
+from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.errors import MissingExtraError
+from epic_scale.judging import Judge, Judgement, judged_rows
+from epic_scale.people import People, preferences_of
+
+Judged: TypeAlias = list[list[dict[str, Any]]]
+
+
+def column_judge(
+    preferences: Any, encoder: Encoder | str | None = None, llm: Any = None, settings: Settings = Settings()
+) -> Callable[[Iterable[Any]], Judged]:
+    """Make a function from texts, such as a Series of pandas, to the judgements of each; once for a process.
+
+    Args:
+        preferences, encoder, llm, settings: As for `EpicProcessorConfig`.
+    """
+    encoder = encoder_of(encoder)
+    people = People.of(preferences_of(preferences), encoder, llm, settings)
+    judge = Judge(people, encoder, llm, settings)
+    return lambda texts: [[asdict(one) for one in each] for each in judged_rows(judge, [{"text": t} for t in texts])]
+
+
+def epic_keep(
+    text: Any,
+    *,
+    preferences: Any,
+    encoder: Encoder | str | None = None,
+    llm: Any = None,
+    settings: Settings = Settings(),
+    batch_size: int = 256,
+) -> Any:
+    """Return the expression of the judgements of a column of texts.
+
+    Args:
+        text: An expression of Daft, such as `daft.col("text")`.
+        preferences, encoder, llm, settings, batch_size: As for `EpicProcessorConfig`.
+
+    Raises:
+        MissingExtraError: without Daft.
+    """
+    try:
+        import daft
+    except ImportError:
+        raise MissingExtraError("daft", "daft") from None
+    kinds = {"keep": daft.DataType.bool(), "confidence": daft.DataType.float64(), "score": daft.DataType.float64()}
+    fields = {name: kinds.get(name, daft.DataType.string()) for name in Judgement.__dataclass_fields__}
+
+    @daft.cls
+    class Keeping:
+        def __init__(self) -> None:
+            self.judge = column_judge(preferences, encoder, llm, settings)
+
+        @daft.method.batch(return_dtype=daft.DataType.list(daft.DataType.struct(fields)), batch_size=batch_size)  # type: ignore[untyped-decorator]
+        def judged(self, texts: Any) -> Judged:
+            return self.judge(texts.to_pylist())
+
+    return Keeping().judged(text)
