@@ -19,6 +19,8 @@ _SPARE = 4
 _MANY = 30_000
 # The number of rows is padded to a multiple of this, so that a product computes all rows in the same way.
 _ROWS = 16
+PAYS_AFTER = 100
+"""Number of searches of a large table after which its approximate index is made: by then it would have paid."""
 # An approximate index finds the k nearest if it looks at so many times as many.
 _LOOKED_AT_FOR_ONE = 10
 
@@ -127,6 +129,7 @@ class VectorTable:
         self._place: dict[int, int] = {}
         self._order: NDArray[np.intp] | None = None
         self._approximate: ApproximateIndex | None = None
+        self._searches = 0  # since it was made
 
     def __len__(self) -> int:
         return len(self._place)
@@ -158,17 +161,22 @@ class VectorTable:
     ) -> tuple[NDArray[np.intp] | None, FloatArray]:
         """Return the places that may hold the k nearest to a unit vector, ascending, and the cosines there.
 
-        None for all places: if the table is not large, no k is given, or an approximate index has not the recall.
+        None for all places: if the table is not large, no k is given, few searches were asked yet, or an approximate
+        index has not the recall.
 
         Args:
             vector: Shape `(d,)`.
             k: How many are wanted; None for all.
             also: Rows whose places are returned in any case.
         """
-        index = None if k is None or len(self) < LEAST_ROWS else self._approximate
-        if k is not None and len(self) >= LEAST_ROWS and (index is None or index.is_outdated(len(self))):
-            index = self._approximate = ApproximateIndex(self.vectors)
-        if index is None or k is None or k * _LOOKED_AT_FOR_ONE > index.looked_at:
+        if k is None or len(self) < LEAST_ROWS:
+            return None, self.cosines(vector)
+        self._searches += 1
+        index = self._approximate
+        if self._searches > PAYS_AFTER and (index is None or index.is_outdated(len(self))):
+            index, self._searches = ApproximateIndex(self.vectors), 0
+            self._approximate = index
+        if index is None or k * _LOOKED_AT_FOR_ONE > index.looked_at:
             return None, self.cosines(vector)
         places = np.union1d(index.near(vector, len(self)), self.places(list(also)))
         return places, np.einsum("ij,j->i", self.vectors[places], vector)

@@ -29,6 +29,11 @@ def exactly(table: VectorTable, query: np.ndarray, k: int = 10) -> list[int]:
     return table.rows[np.argsort(-table.cosines(query), kind="stable")[:k]].tolist()
 
 
+@pytest.fixture(autouse=True)
+def _made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_index, "PAYS_AFTER", 0)
+
+
 @pytest.fixture(scope="module")
 def large() -> VectorTable:
     table = VectorTable(16)
@@ -41,6 +46,14 @@ def test_a_large_table_is_searched_by_an_index_with_enough_recall(large: VectorT
     assert all(approximately for (_, approximately), _ in found)
     assert np.mean([len({*rows} & {*wanted}) / 10 for (rows, _), wanted in found]) >= 0.98
     assert large.described().startswith("approximate with recall ")
+
+
+def test_it_is_made_when_enough_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_index, "LEAST_ROWS", 20_000)
+    monkeypatch.setattr(vector_index, "PAYS_AFTER", 3)
+    table = VectorTable(16)
+    table.add(list(range(20_000)), unit(20_000))
+    assert [best(table, query)[1] for query in unit(5, seed=6)] == [False, False, False, True, True]
 
 
 def test_scores_are_exact(large: VectorTable) -> None:
