@@ -23,12 +23,12 @@ from epic_memory.encoders.base import aembed_query, embed_query
 from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.steering import Mode
-from epic_memory.steering.vector_stores import Found, SteeredSearch, Target
 from epic_memory.types import FloatArray, checked_k, checked_text
 from epic_memory.types.modes import MinScore, checked_min_score
 from epic_memory.types.validation import checked_whole
 from epic_plugins.judging_memory import several_preferences
 from epic_plugins.steered import explain_dimension, explain_embedding, finding, of_fallback
+from epic_plugins.vector_stores import Found, SteeredSearch, Target
 from epic_plugins.wrong_arguments import explained
 
 

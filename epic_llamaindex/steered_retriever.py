@@ -27,13 +27,13 @@ from epic_memory.encoders import Encoder
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError
 from epic_memory.runtime.effects import Call, Effects, arun, run
-from epic_memory.steering.vector_stores import Found, SteeredSearch, Target
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode
 from epic_plugins.copies import Copied
 from epic_plugins.judging_memory import several_preferences
 from epic_plugins.metadata import OF_ONE_CALL
 from epic_plugins.steered import explain_dimension, explain_embedding, finding, of_fallback
+from epic_plugins.vector_stores import Found, SteeredSearch, Target
 from epic_plugins.wrong_arguments import explained
 
 dispatcher = get_dispatcher(__name__)

@@ -23,9 +23,9 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import in_thread
-from epic_memory.steering.vector_stores import SteeredSearch, Target
 from epic_memory.types.modes import Mode, checked_mode
 from epic_plugins.copies import Copied
+from epic_plugins.vector_stores import SteeredSearch, Target
 
 _PER_CALL = ("preferences", "steering")
 

@@ -24,23 +24,23 @@ from epic_graph.extraction.base import PhraseExtractor, entity_key
 from epic_graph.loaded import LoadedGraph
 from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.encoders.cache import TextVectors
-from epic_memory.pipeline import candidates as finding
+from epic_memory.pipeline.candidates import candidates
 from epic_memory.pipeline.search import (
     Search,
     best_entries,
     fact_hits,
     facts_by_text,
     found_near,
-    hits_at,
+    made_hits,
     prepared,
 )
 from epic_memory.pipeline.session import Session
-from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings
-from epic_memory.steering.question_kind import recalls
+from epic_memory.steering.question_kind import question_kind, recalls
 from epic_memory.steering.ranking import Verdicts
 from epic_memory.storage.namespace import Namespace
+from epic_memory.text.language import is_foreign
 from epic_memory.types import FloatArray, Hit, Hits, Preference
 from epic_memory.types.verdicts import penalties
 from epic_memory.types.weights import StageWeights
@@ -158,7 +158,7 @@ def search(
         embeddings: FloatArray = yield from reader.texts.embedding(visited.texts, "telling apart")
         steering: QuerySteering = yield from reader.steerings.steering(visited.preferences, asked.mode)
         started = time.perf_counter()
-        said = steering.score_texts(vector, visited.texts, embeddings, scaled=False, kind=asked.kind)
+        said = steering.score_texts(vector, visited.texts, embeddings, scaled=False, kind=question_kind(asked.query))
         clock.add("telling apart", started)
     if session.encoder is not encoder:  # the memory was embedded anew meanwhile
         return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
@@ -181,7 +181,8 @@ def _walked(
     started = time.perf_counter()
     space = session.space(asked.namespace)
     positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
-    steered = session.steering_of(space, asked.mode).steer_vector(vector, only=positions, kind=asked.kind, turns=False)
+    steering = session.steering_of(space, asked.mode)
+    steered = steering.steer_vector(vector, only=positions, kind=question_kind(asked.query), turns=False)
     started = clock.add("steering", started)
     allowed = space.allowed(asked.filter, positions, supporting=asked.options.stance_policy == "only_supports")
     near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)
@@ -208,7 +209,7 @@ def _walked(
         steered=steered,
         entities=sorted(names, key=lambda pair: -pair[1]),
         texts=texts,
-        matters=session.steering_of(space, "signed").matters(vector, only=positions) if asked.mode == "signed" else [],
+        matters=list(steering.choose(vector, only=positions).matters) if asked.mode == "signed" else [],
         preferences=tuple(space.preferences if positions is None else [space.preferences[row] for row in positions]),
     )
 
@@ -223,17 +224,9 @@ def _near(
     if asked.options.keys == "instruction":
         return best_entries(space, asked, vector, allowed)
     items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
-    foreign = is_foreign_to(session.encoder, asked.words, space.preferences)
-    found = finding.candidates(
-        space,
-        session.encoder,
-        asked.words,
-        vector,
-        asked.k,
-        entries_allowed=allowed,
-        items_allowed=items,
-        foreign=foreign,
-    )
+    encoder, preferences = session.encoder, (each.text for each in space.preferences)
+    foreign = is_foreign(asked.query, getattr(encoder, "languages", None), preferences)
+    found = candidates(space, encoder, asked.query, vector, asked.k, entries=allowed, items=items, foreign=foreign)
     rows_of = _allowed_rows(space, allowed)
     prefers = asked.options.stance_policy == "prefer"
     cosines: dict[int, float] = {}
@@ -257,7 +250,8 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     # Without passages that have gone meanwhile.
     best = [(row, score) for row, score in best if row in space.item_of]
     best = _yielding(space, asked, visited, best)[: _fetched(asked)]
-    hits = hits_at(space, steered.vector, best, visited.cosines, visited.allowed)
+    items = [(space.item_of[row], score) for row, score in best]
+    hits = made_hits(space, steered.vector, items, visited.allowed, cosines=visited.cosines)
     vectors, shown = list(space.instructions([row for row, _ in best])), None
     if asked.options.chooser is not None:
         shown = asked.options.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)
@@ -282,7 +276,7 @@ def _yielding(
     space: Namespace, asked: Search, visited: Visited, best: list[tuple[int, float]]
 ) -> list[tuple[int, float]]:
     """Return passages with those that conflict with a preference below others that answer, as in a memory."""
-    if asked.options.stance_policy == "any" or recalls(asked.kind) or not best:
+    if asked.options.stance_policy == "any" or recalls(question_kind(asked.query)) or not best:
         return best
     items = [space.item_of[row] for row, _ in best]
     verdicts = Verdicts.of([space.stances(item) for item in items], visited.preferences, {})

@@ -226,3 +226,17 @@ def _compares(op: str, value: Any, bound: Any) -> bool:
         return bool(_COMPARE[op](value, bound))
     except TypeError:
         return False
+
+
+def checked_filter(filter: Filter | None) -> Filter | None:
+    """Check a filter.
+
+    Raises:
+        InvalidInputError: for anything else.
+    """
+    if filter is not None and not isinstance(filter, Filter):
+        kind = type(filter).__name__
+        raise InvalidInputError(
+            f'filter must be an epic_memory.Filter, not {kind}. Write one such as Filter.ge("stars", 4).'
+        )
+    return filter

@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from epic_memory.context import ALLOWANCE, context_of
 from epic_memory.encoders import Encoder
-from epic_memory.encoders.base import checked_vector
 from epic_memory.encoders.by_name import bundled_encoder_of, encoder_for
 from epic_memory.errors import InvalidInputError, NotCopiedError
-from epic_memory.filters import Filter
+from epic_memory.filters import Filter, checked_filter
 from epic_memory.groups.facts import MemoryFacts
 from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.never import MemoryNever
@@ -31,10 +29,10 @@ from epic_memory.pipeline.judge import JUDGED_AT_ONCE, judge_batch
 from epic_memory.pipeline.opening import found_namespace, take_over, take_up
 from epic_memory.pipeline.removal import forget
 from epic_memory.pipeline.reporting import OnBatch, aadd_items, add_items, areported, checked_report, reported, timed
-from epic_memory.pipeline.search import BY_VECTOR, checked_filter, checked_search, is_vector, search, search_vector
+from epic_memory.pipeline.search import checked_search, search
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items, abatches, batches, checked_part, unique_preferences
-from epic_memory.runtime.effects import Clock, Effects, arun, in_thread, run
+from epic_memory.runtime.effects import Clock, arun, in_thread, run
 from epic_memory.runtime.optional import optional
 from epic_memory.runtime.telemetry import Progress
 from epic_memory.settings import Settings, check_no_file, checked_settings, session_of
@@ -51,7 +49,7 @@ from epic_memory.types import (
     Stats,
     checked_text,
 )
-from epic_memory.types.search_options import SearchOptions, checked_options
+from epic_memory.types.search_options import SearchOptions
 from epic_memory.types.validation import checked_ids, checked_path
 from epic_memory.types.verdicts import Judged
 from epic_memory.verification import Verifier
@@ -283,8 +281,8 @@ class EpicMemory:
             InvalidInputError: for an empty query, a vector of another dimension, k below 1, or nothing to embed.
             UnknownPreferenceError: for a preference that is not held.
         """
-        clock = Clock()
-        return run(self._searching(query, k, filter, namespace, options, clock), clock)
+        asked = checked_search(self._session, query, k, filter=filter, namespace=namespace, options=options)
+        return run(search(self._session, asked, clock := Clock()), clock)
 
     async def asearch(
         self,
@@ -296,25 +294,8 @@ class EpicMemory:
         options: SearchOptions = SearchOptions(),
     ) -> Hits:
         """As `search`, without blocking the event loop."""
-        clock = Clock()
-        return await arun(self._searching(query, k, filter, namespace, options, clock), clock)
-
-    def _searching(
-        self,
-        query: str | Sequence[float] | FloatArray,
-        k: int,
-        filter: Filter | None,
-        namespace: str | None,
-        options: SearchOptions,
-        clock: Clock,
-    ) -> Effects[Hits]:
-        session = self._session
-        if is_vector(query):
-            options = replace(checked_options(options), steering="off", preferences=None)
-            asked = checked_search(session, BY_VECTOR, k, filter=filter, namespace=namespace, options=options)
-            return search_vector(session, asked, checked_vector(query, self.encoder.dimension, self))
-        asked = checked_search(session, query, k, filter=filter, namespace=namespace, options=options)
-        return search(session, asked, clock)
+        asked = checked_search(self._session, query, k, filter=filter, namespace=namespace, options=options)
+        return await arun(search(self._session, asked, clock := Clock()), clock)
 
     def get(self, item_ids: Iterable[str], *, namespace: str | None = None) -> list[Item]:
         """Return the held items with these ids, in order; those that are not held are left out.

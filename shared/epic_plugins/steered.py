@@ -11,9 +11,9 @@ from epic_memory.errors import EncoderError, EncoderMismatchError, EpicError, In
 from epic_memory.pipeline.candidates import least_topic
 from epic_memory.runtime.effects import Call
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.steering.vector_stores import Least, Read, SteeredSearch, Target, refuses_dimension
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import MinScore
+from epic_plugins.vector_stores import Least, Read, SteeredSearch, Target, refuses_dimension
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.evidence import AspectEmbeddings, embed_aspects
 from epic_memory.runtime.effects import run
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.steering.relevance import FEATURES, Nearness, RelevanceWeights, encoding_samples, features
+from epic_memory.steering.relevance import FEATURES, Nearness, RelevanceWeights, encoding_samples, nearness
 from epic_memory.types import FloatArray
 from fitting import Array, Linear, logistic, write_weights, written
 
@@ -107,13 +107,13 @@ class Known:
     def features(self, asked: Asked) -> tuple[Array, Array]:
         """Return `FEATURES` of each preference, by the query and with candidates, each shape `(m, len(FEATURES))`."""
         query, vectors = self._vectors[asked.question], self.of(asked.preferences)
-        nearness = Nearness(vectors, [self._sides[one] for one in asked.preferences], self._samples.background)
+        to = Nearness(vectors, [self._sides[one] for one in asked.preferences], self._samples)
         kind = question_kind(asked.question)
         candidates = self._everything if asked.options is None else self.of(asked.options)
-        plain = features(query, vectors, self._samples, nearness, None, kind)
-        return np.stack(plain, axis=1), np.stack(
-            features(query, vectors, self._samples, nearness, candidates, kind), axis=1
-        )
+        choice = RelevanceWeights.shipped().unknown if kind is None else kind.choice
+        near = [nearness(query, to, some) for some in (None, candidates)]
+        plain, among = (np.stack([one, np.full(len(one), choice)], axis=1) for one in near)
+        return plain, among
 
 
 def fitted(found: Array, asked: Sequence[Asked], steered: float) -> Linear:

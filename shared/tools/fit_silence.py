@@ -95,7 +95,7 @@ def with_preferences(lives: Sequence[dict[str, Any]], turns: Sequence[Turn]) -> 
         Nearness(
             embed(encoder, life["preferences"]),
             embed_aspects(encoder, life["preferences"]),
-            run(encoding_samples(encoder)).background,
+            run(encoding_samples(encoder)),
         )
         for life in lives
     ]

@@ -196,7 +196,7 @@ def print_right(encoder: Encoder, data: Path, sizes: Sequence[int]) -> None:
                     asked = [(p, q) for p, questions in block if p in set(persona) for q in questions]
                     for preference, question in random.Random(draw).sample(asked, min(len(asked), 30)):
                         query = embed(encoder, [question])[0]
-                        matters = list(steering.choose(query, kind=question_kind(question)).matters or ())
+                        matters = list(steering.choose(query, kind=question_kind(question)).matters)
                         order = [one.text for one, _ in matters]
                         told = [one.text for one in those_that_matter(matters)]
                         right[name].append((order[0] == preference, preference in order[:3], preference in told))

@@ -29,9 +29,9 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 26_080,
+    "lines of epic_memory": 25_570,
     "lines of epic_scale": 2_700,
-    "lines of all packages": 64_540,
+    "lines of all packages": 64_200,
     "lines of tests": 65_990,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,

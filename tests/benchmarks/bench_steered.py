@@ -17,7 +17,7 @@ import numpy as np
 from common import Known, parse, parser, read_jsonl
 from epic_memory.encoders import default_encoder, embed
 from epic_memory.steering import QuerySteering
-from epic_memory.steering.vector_stores import SteeredSearch
+from epic_plugins.vector_stores import SteeredSearch
 
 K = 5
 Found = Sequence[int]

@@ -28,7 +28,6 @@ from epic_memory.pipeline.candidates import CandidateWeights
 from epic_memory.pipeline.coarse_filter import CoarseWeights
 from epic_memory.preferences.evidence import EvidenceWeights
 from epic_memory.preferences.library import BorrowingWeights
-from epic_memory.steering import question_kind
 from epic_memory.steering.question_kind import QuestionWeights
 from epic_memory.steering.ranking import StanceWeights
 from epic_memory.steering.relevance import RelevanceWeights
@@ -95,7 +94,6 @@ class Judge:
 
     def figures(self, which: str) -> dict[str, str]:
         """Return the figures of what was looked at, or of what is unseen: counts, each of how many."""
-        question_kind._kind_of.cache_clear()  # it remembers what it told with other weights
         found = {name: self._of_lives(name, self._lives[which]) for name in _LIVES}
         cases = self._cases[which]
         right = outcome(self._encoder, cases, drawn(cases, 0), "signed")

@@ -38,7 +38,7 @@ from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicVectorStore, Steer
 from epic_memory import EpicMemory, QuerySteering
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError
-from epic_memory.steering.relevance import sample_texts
+from epic_memory.steering.relevance import SAMPLES
 from helpers import HashEncoder, both
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 
@@ -236,7 +236,7 @@ async def test_any_embedding_model_embeds_queries_as_queries_and_preferences_onc
     model.documents.clear()
     retriever = SteeredRetriever(leaf, [AVOIDS, LIKES])
     found = retriever.retrieve(QUERY)
-    assert [query for query in model.queries if query not in sample_texts()] == [QUERY]
+    assert [query for query in model.queries if query not in SAMPLES] == [QUERY]
     assert len(model.queries) == len(set(model.queries))
     assert model.documents.count(LIKES) == 1 == model.documents.count(AVOIDS)
     model.threads.clear()

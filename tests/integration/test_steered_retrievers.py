@@ -31,8 +31,8 @@ import epic_llamaindex as li
 from epic_memory import QuerySteering, Settings, Stance
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import EncoderMismatchError, InvalidInputError
-from epic_memory.steering.vector_stores import SteeredSearch
 from epic_memory.types import FloatArray
+from epic_plugins.vector_stores import SteeredSearch
 from helpers import HashEncoder, KeepAll, both
 from tables import table
 

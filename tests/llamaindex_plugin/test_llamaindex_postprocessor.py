@@ -34,7 +34,7 @@ from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from epic_memory import EpicMemory, Preference, Stance
 from epic_memory.errors import EncoderError, InvalidInputError, LMSetupError, LMUnavailableError, ReadOnlyError
-from epic_memory.steering.relevance import sample_texts
+from epic_memory.steering.relevance import SAMPLES
 from epic_memory.verification import LMVerifier
 from epic_plugins.reranking import RememberingEncoder
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll
@@ -457,7 +457,7 @@ async def test_an_llm_of_the_framework_and_its_embeddings() -> None:
     made = EpicNodePostprocessor(preferences=[VEGAN], llm=llm, embed_model=embeddings, settings=Settings(tau=0.2))
     out = made.postprocess_nodes(found(STEAM, TOFU), query_str=QUERY)
     assert out[0].node.metadata["epic_instruction"] == instruction_for(TOFU, VEGAN)
-    assert [query for query in embeddings.queries if query not in sample_texts()] == [QUERY]
+    assert [query for query in embeddings.queries if query not in SAMPLES] == [QUERY]
     assert embeddings.documents.count(TOFU) == embeddings.documents.count(VEGAN) == 1
 
 

@@ -28,7 +28,7 @@ from chat_models import Words
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError
-from epic_memory.steering.relevance import sample_texts
+from epic_memory.steering.relevance import SAMPLES
 from helpers import Encode, HashEncoder, KeepAll, both, settled
 from llamaindex_models import ScriptedEmbedding, SyncEmbedding, heard
 from tables import table
@@ -206,7 +206,7 @@ async def test_a_memory_embeds_a_users_query_as_a_query_and_all_else_as_document
     assert model.queries == []
     assert memory.search("night") == await memory.asearch("night") != []
     # And once the questions that tell what another one asks for.
-    assert [query for query in model.queries if query not in sample_texts()] == ["night"] * 2
+    assert [query for query in model.queries if query not in SAMPLES] == ["night"] * 2
     assert len(model.queries) == len(set(model.queries)) + 1
     assert "night" not in model.documents
 

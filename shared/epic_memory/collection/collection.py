@@ -20,21 +20,21 @@ from epic_memory.encoders.base import Embed, Encoder, checked_vector, described
 from epic_memory.encoders.by_name import bundled_encoder_of, encoder_of
 from epic_memory.errors import EncoderMismatchError, EpicError
 from epic_memory.filters import Filter
-from epic_memory.pipeline import candidates as finding
-from epic_memory.pipeline import ranking
-from epic_memory.preferences.foreign import is_foreign_to
+from epic_memory.pipeline.candidates import candidates, least_topic
+from epic_memory.pipeline.ranking import ranked, verdicts_on
 from epic_memory.retention.budget import budget_in
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.steering.query_steering import QuerySteering, Steerings
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.steering.signed import QueryNames
+from epic_memory.steering.ranking import votes
 from epic_memory.storage.codecs import packed, rounded
 from epic_memory.storage.memory_schema import MEMORY
 from epic_memory.storage.sqlite.files import encoder_in
 from epic_memory.storage.sqlite.locking import Passphrase, key_of
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.collections import Key, Record, Records, keys_of
+from epic_memory.text.language import is_foreign
 from epic_memory.types import FloatArray, Preference, checked_k, checked_string
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.modes import Mode, checked_mode
@@ -380,15 +380,10 @@ class Collection:
             with self._searching(checked=embedding is None):
                 return Matches(self._loaded.nearest(vector, k, (where, only)), vector)
         steerer: QuerySteering = yield from self._steerings.steering(chosen, mode)
-        words = "" if query is None else query
-        names: list[str] = steerer.names_apart(words)
-        apart = QueryNames(tuple(names), (yield Embed(self.encoder, names, "embedding"))) if names else None
         with self._searching(checked=True):
-            return self._steered(steerer, words, vector, apart, k, (where, only))
+            return self._steered(steerer, query or "", vector, k, (where, only))
 
-    def _steered(
-        self, steerer: QuerySteering, query: str, vector: FloatArray, names: QueryNames | None, k: int, only: Only
-    ) -> Matches:
+    def _steered(self, steerer: QuerySteering, query: str, vector: FloatArray, k: int, only: Only) -> Matches:
         """Find the k best records as a memory ranks them; in the paper's mode those nearest to q~ by any key."""
         if not self._loaded.vectors:
             return Matches([], vector)
@@ -396,21 +391,21 @@ class Collection:
         if steerer.mode != "signed":
             nearest = self._loaded.nearest(steered.vector, k, only, instructed=True)
             return Matches(nearest, steered.vector, [one.preference.text for one in steered.preferences])
-        shelf, foreign = self._loaded, is_foreign_to(self.encoder, query, steerer.preferences)
-        kind = question_kind(query) if query and not foreign else None
+        shelf, preferences = self._loaded, steerer.preferences
+        foreign = is_foreign(query, getattr(self.encoder, "languages", None), (one.text for one in preferences))
+        kind = None if foreign else question_kind(query)
         records, entries = shelf.allowed(only)
-        found = finding.candidates(
-            shelf, self.encoder, query, vector, k, entries_allowed=entries, items_allowed=records, foreign=foreign
-        )
+        found = candidates(shelf, self.encoder, query, vector, k, entries=entries, items=records, foreign=foreign)
         if not found.rows:
             return Matches([], steered.vector)
-        chosen = ranking.chosen_for(shelf, found, steerer, vector, kind, names=names)
-        verdicts = ranking.verdicts_on(found, steerer, chosen, kind)
-        scores = ranking.ranked(shelf, found, steerer, vector, chosen, verdicts)
+        near = found.only(found.topics >= least_topic(self.encoder, found.topics, len(shelf.texts), "auto", kind))
+        judged = votes(near.stances, near.topics, preferences)
+        chosen = steerer.choose(vector, candidates=near.vectors, kind=kind, votes=judged)
+        scores = ranked(shelf, found, steerer, vector, chosen, verdicts_on(found, steerer, chosen, kind))
         order = np.lexsort((np.array(found.rows), -scores))[:k].tolist()
         rows = [found.rows[place] for place in order]
         matches = shelf.matches(rows, scores[order].tolist(), list(found.vectors[order]))
-        return Matches(matches, steered.vector, [steerer.preferences[row].text for row in chosen.rows])
+        return Matches(matches, steered.vector, [preferences[row].text for row in chosen.rows])
 
     @contextmanager
     def _searching(self, *, checked: bool) -> Iterator[None]:

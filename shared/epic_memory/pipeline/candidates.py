@@ -26,7 +26,7 @@ Names in formulas that are not explained are fields of `CandidateWeights`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -145,18 +145,18 @@ def candidates(
     vector: FloatArray,
     k: int,
     *,
-    entries_allowed: NDArray[np.int64] | None,
-    items_allowed: AbstractSet[int] | None,
+    entries: NDArray[np.int64] | None,
+    items: AbstractSet[int] | None,
     foreign: bool | None = False,
 ) -> Candidates:
     """Find the items whose topic is nearest to a vector, shape `(d,)`, and the turns with the words of a query.
 
-    Only the rows of entries and items that are allowed may be found; None for all. `foreign` says that the encoder does
+    Only these rows of entries and items may be found; None for all. `foreign` says that the encoder does
     not know the query's language; None that it may not: then words rank if any text has one of them.
     """
     weights = CandidateWeights.shipped()
     wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
-    looked_at, topics = shelf.near(vector, wanted if items_allowed is None else None)
+    looked_at, topics = shelf.near(vector, wanted if items is None else None)
     rows = shelf.texts.rows if looked_at is None else shelf.texts.rows[looked_at]
     exact, lifts = _exact_words(shelf, query, topics)
     if foreign is None:
@@ -164,15 +164,15 @@ def candidates(
     if foreign:
         topics *= np.float32(weights.foreign_near)
     topics += np.float32(weights.foreign_worded if foreign else getattr(encoder, "worded", weights.worded)) * exact
-    earlier = _with_facts(shelf, query, looked_at, topics, items_allowed) if shelf.facts and query else {}
-    if items_allowed is not None:
-        keep = np.isin(rows, np.fromiter(items_allowed, dtype=np.int64, count=len(items_allowed)))
+    earlier = _with_facts(shelf, query, looked_at, topics, items) if shelf.facts and query else {}
+    if items is not None:
+        keep = np.isin(rows, np.fromiter(items, dtype=np.int64, count=len(items)))
         rows, topics, lifts = rows[keep], topics[keep], lifts[:, keep]
     # Items without E(x), each with its nearest instruction and the cosine.
     bare: dict[int, tuple[int, float]] = {}
     instructions = shelf.bare_entries()
-    if entries_allowed is not None and len(instructions):
-        instructions = np.intersect1d(instructions, entries_allowed)
+    if entries is not None and len(instructions):
+        instructions = np.intersect1d(instructions, entries)
     if len(instructions):
         for entry, cosine in zip(*shelf.index.search(vector, wanted, allowed=instructions), strict=True):
             bare.setdefault(shelf.item_of[int(entry)], (int(entry), float(cosine)))
@@ -240,30 +240,27 @@ def _with_facts(
 
 def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return L(x) of each text, shape `(n,)`, and lift(q, x) in two parts, shape `(2, n)`."""
-    weights = CandidateWeights.shipped()
+    exact: FloatArray = np.zeros(len(cosines), dtype=np.float32)
     lifts = np.zeros((2, len(cosines)), dtype=np.float32)
-    if not query or not len(index := shelf.texts.lexical()):
-        return lifts[0], lifts
     texts = shelf.texts
-    turns, answers, questions = (texts.places(some) if len(some) else some for some in texts.turns().rows())
+    shares = texts.lexical().shares(query) if query else ()
+    turns = texts.turns() if query else None
+    if turns is None:
+        for rows, share in shares:
+            exact[texts.places(rows)] += np.float32(share)
+        return exact, lifts
+    weights = CandidateWeights.shipped()
+    spoken, answers, questions = (texts.places(some) if len(some) else some for some in turns.rows())
     if len(answers):
         lifts[0, answers] = np.float32(weights.answered) * np.maximum(cosines[questions], 0.0)
-    exact: FloatArray = np.zeros(len(cosines), dtype=np.float32)
-    shares = index.shares(query)
-    having = texts.places(np.concatenate([rows for rows, _ in shares])) if shares else np.empty(0, dtype=np.intp)
-    start = 0
     for rows, share in shares:
-        places = having[start : (start := start + len(rows))]
-        if len(answers):
-            has = np.zeros(len(cosines), dtype=bool)
-            has[places] = True
-            has[answers] |= has[questions]
-            places = np.flatnonzero(has)
-        exact[places] += np.float32(share)
-    if len(turns):
-        lifts[0, turns] += np.float32(weights.said) * exact[turns]
-        for named in texts.turns().named(query):
-            lifts[1, texts.places(named)] += np.float32(weights.named)
+        has = np.zeros(len(cosines), dtype=bool)
+        has[texts.places(rows)] = True
+        has[answers] |= has[questions]
+        exact[has] += np.float32(share)
+    lifts[0, spoken] += np.float32(weights.said) * exact[spoken]
+    for named in turns.named(query):
+        lifts[1, texts.places(named)] += np.float32(weights.named)
     return exact, lifts
 
 
@@ -314,20 +311,27 @@ def facts_among(shelf: Shelf, found: Candidates, encoder: object) -> list[tuple[
     return [(row, float(topic)) for row, topic in topics if row in shelf.facts and topic >= least]
 
 
-def facts_by_text(
+def relevant_among(
     shelf: Shelf,
+    found: Candidates,
     encoder: object,
-    query: str,
-    vector: FloatArray,
+    gained: FloatArray | float,
+    min_score: float | str | None,
     kind: QuestionKind | None,
-    allowed: Callable[[], AbstractSet[int]] | None,
-) -> list[tuple[int, float]]:
-    """Return the facts of the user that are relevant by their text alone: item rows with their topics, best first."""
-    facts = shelf.facts if allowed is None or not shelf.facts else shelf.facts & allowed()
-    if not facts:
-        return []
-    found = candidates(
-        shelf, encoder, query, vector, 1, entries_allowed=np.empty(0, dtype=np.int64), items_allowed=frozenset(facts)
-    )
-    least = least_topic(encoder, found.topics, len(shelf.texts), "auto", kind)
-    return facts_among(shelf, found.only(found.topics >= least), encoder)
+) -> tuple[NDArray[np.bool_], bool]:
+    """Return which candidates are relevant, shape `(n,)`, and whether any is.
+
+    Args:
+        shelf, found, encoder, min_score, kind: As for `candidates` and `least_topic`.
+        gained: What topics gain by verdicts, shape `(n,)`: what suits the user need not be as near as the best one.
+    """
+    fitting = found.topics + np.float32(gained)
+    least = least_topic(encoder, fitting, len(shelf.texts), min_score, kind)
+    keep: NDArray[np.bool_] = fitting >= least
+    if not fitting.max(initial=-np.inf) >= least:
+        return keep, False
+    if shelf.facts:
+        # A fact that answers surely says nothing of how near texts have to be, nor they of facts told beside them.
+        texts = np.array([row not in shelf.facts for row in found.rows], dtype=bool)
+        keep[texts] = fitting[texts] >= least_topic(encoder, fitting[texts], len(shelf.texts), min_score, kind)
+    return keep | (fitting > found.topics) & (fitting >= default_relevant(encoder)), True

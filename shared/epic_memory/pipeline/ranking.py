@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.pipeline.candidates import Candidates, Shelf, least_topic
-from epic_memory.steering.query_steering import QuerySteering
+from epic_memory.pipeline.candidates import Candidates, Shelf
+from epic_memory.steering.query_steering import Chosen, QuerySteering
 from epic_memory.steering.question_kind import QuestionKind, recalls
-from epic_memory.steering.ranking import Verdicts, votes
-from epic_memory.steering.signed import Chosen, QueryNames
+from epic_memory.steering.ranking import Verdicts
 from epic_memory.text.turns import SOURCE
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
@@ -30,48 +30,17 @@ class RankingWeights(StageWeights):
     others: int  # one in so many hits is of another source, where others are relevant, too
 
 
-def chosen_for(
-    shelf: Shelf,
-    found: Candidates,
-    steering: QuerySteering,
-    query: FloatArray,
-    kind: QuestionKind | None,
-    *,
-    only: NDArray[np.intp] | None = None,
-    names: QueryNames | None = None,
-) -> Chosen:
-    """Choose the preferences that matter to E(q), shape `(d,)`: candidates that are relevant to it help to tell.
-
-    Only the preferences in the rows `only` may matter; None for all.
-    """
-    least = least_topic(steering.encoder, found.topics, len(shelf.texts), "auto", kind)
-    relevant = found.only(found.topics >= least)
-    if not relevant.rows:
-        return steering.choose(query, only=only, names=names, kind=kind)
-    return steering.choose(
-        query,
-        only=only,
-        candidates=relevant.vectors,
-        names=names,
-        kind=kind,
-        votes=votes(relevant.stances, relevant.topics, steering.preferences),
-    )
-
-
 def verdicts_on(
     found: Candidates,
     steering: QuerySteering,
     chosen: Chosen,
     kind: QuestionKind | None,
-    *,
     only: NDArray[np.intp] | None = None,
 ) -> Verdicts:
     """Return the stances of candidates to the preferences in the rows `only` (None for all), with what each counts."""
-    weights = {
-        steering.preferences[row].id: chosen.strength * weight
-        for row, weight in zip(chosen.rows, chosen.weights, strict=True)
-    }
-    return Verdicts.of(found.stances, steering.preferences, weights, not recalls(kind), only=only)
+    weights = zip(chosen.rows, chosen.weights, strict=True)
+    felt = {steering.preferences[row].id: chosen.strength * weight for row, weight in weights}
+    return Verdicts.of(found.stances, steering.preferences, felt, not recalls(kind), only=only)
 
 
 def ranked(
@@ -86,19 +55,16 @@ def ranked(
     if verdicts is None or not found.rows:
         alone: FloatArray = found.topics + found.lifts.sum(axis=0)
         return alone
-    # How surely a fact answers does not tell how near the texts beside it are to the topic.
-    facts = np.array([row in shelf.facts for row in found.rows], dtype=bool)
-    most = found.topics[~facts].max(initial=-np.inf) if not facts.all() else np.inf
-    topics = np.minimum(found.topics, np.where(facts, most, np.inf).astype(np.float32))
-    scores = steering.score_found(
-        query,
-        topics,
-        found.vectors,
-        lambda preference, sides: shelf.texts.worded(found.rows, preference, sides),
-        chosen,
-        verdicts.bounds,
-    )
-    lifts = np.float32(max(0.0, 1.0 - chosen.mattering)) * found.lifts[0] + found.lifts[1]
+    topics = found.topics
+    if shelf.facts:
+        # How surely a fact answers does not tell how near the texts beside it are to the topic.
+        facts = np.array([row in shelf.facts for row in found.rows], dtype=bool)
+        most = topics[~facts].max(initial=-np.inf) if not facts.all() else np.inf
+        topics = np.where(facts, np.minimum(topics, np.float32(most)), topics)
+    worded = partial(shelf.texts.worded, found.rows)
+    scores = steering.score_found(query, topics, found.vectors, worded, chosen, verdicts.bounds)
+    mattering = chosen.strength * max(chosen.weights, default=0.0)
+    lifts = np.float32(max(0.0, 1.0 - mattering)) * found.lifts[0] + found.lifts[1]
     total: FloatArray = scores + lifts + (found.topics - topics)
     return verdicts.ranked(total, topics)
 

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Effects, run
 from epic_memory.steering.paper import nearest_preference, steered
 from epic_memory.steering.question_kind import QuestionKind, question_kind
-from epic_memory.steering.signed import Chosen, QueryNames, Signed
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.modes import Mode, checked_mode
 from epic_memory.types.validation import checked_tau
@@ -53,9 +53,6 @@ class SteeredQuery:
         nearest: The highest Sim(E(q), E(p)), in [-1, 1]; None without preferences.
         strength: How much steering counts altogether, in [0, 1]: less than 1 if even the most relevant preference only
             just matters and no floor was given.
-        matters: All preferences by how much they matter, heaviest first, each with the chance that it does; None if
-            that was not computed.
-        names: The proper names in the query, if preferences are called by others.
     """
 
     vector: FloatArray
@@ -63,12 +60,33 @@ class SteeredQuery:
     preferences: tuple[SteeringPreference, ...]
     nearest: float | None
     strength: float = 1.0
-    matters: tuple[tuple[Preference, float], ...] | None = None
-    names: QueryNames | None = None
+
+
+class Chosen(NamedTuple):
+    """The preferences that steer a query, heaviest first.
+
+    Attributes:
+        rows: Their rows.
+        similarities: Sim(E(q), E(p)) of each.
+        weights: Their shares, which sum to one.
+        strength: How much they count together, in [0, 1].
+        nearest: The highest Sim(E(q), E(p)) of all preferences.
+        matters: All preferences that may matter, heaviest first, each with the chance that it does; in paper mode those
+            that steer.
+    """
+
+    rows: list[int]
+    similarities: list[float]
+    weights: list[float]
+    strength: float
+    nearest: float | None
+    matters: tuple[tuple[Preference, float], ...] = ()
 
 
 class QuerySteering:
     """Steering of queries by a fixed set of preferences, each encoded once.
+
+    With mode "signed", the default, this makes a `steering.signed.Signed`.
 
     Args:
         encoder: Encodes queries, preferences and their aspects.
@@ -80,9 +98,20 @@ class QuerySteering:
         vectors: E(p) of the preferences if known already, shape `(m, d)`.
         borrow: Whether preferences without an expansion borrow from the bundled library.
 
+    Attributes:
+        ready: Whether everything that the mode needs is encoded.
+
     Raises:
         InvalidInputError: for an unknown mode or a floor outside [-1, 1].
     """
+
+    def __new__(cls, encoder: Encoder, preferences: Any, mode: Mode = "signed", **_: Any) -> QuerySteering:
+        """Make the kind of steering that belongs to the mode."""
+        if checked_mode(mode) != "signed":
+            return object.__new__(cls)
+        from epic_memory.steering.signed import Signed
+
+        return object.__new__(Signed)
 
     def __init__(
         self,
@@ -98,21 +127,14 @@ class QuerySteering:
         self.borrow = borrow
         given = [preferences] if isinstance(preferences, (str, Preference)) else preferences
         self.preferences = tuple(map(Preference.of, given))
-        self.mode: Mode = checked_mode(mode)
+        self.mode = mode
         self.floor = None if floor is None else checked_tau(floor, "floor")
         self.vectors = embed(encoder, [one.text for one in self.preferences]) if vectors is None else vectors
-        signed = self.mode == "signed"
-        self._signed = Signed(encoder, self.preferences, self.vectors, self.floor, borrow) if signed else None
-
-    @property
-    def ready(self) -> bool:
-        """True if everything that the mode needs is encoded."""
-        return self._signed is None or self._signed.ready
+        self.ready = mode != "signed" or not self.preferences
 
     def preparing(self) -> Effects[None]:
         """Encode everything that the mode needs, so that no query has to wait for it."""
-        if self._signed is not None:
-            yield from self._signed.preparing()
+        yield from ()
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
@@ -139,7 +161,16 @@ class QuerySteering:
                 not q~.
         """
         chosen = self.choose(query, only=only, candidates=candidates, kind=kind)
-        return self.steered_by(chosen, query, self._vector(query, chosen, turns=turns))
+        return SteeredQuery(
+            vector=self.moved(query, chosen, turns=turns) if chosen.rows else query,
+            query=query,
+            preferences=tuple(
+                SteeringPreference(preference=self.preferences[row], similarity=similarity, weight=weight)
+                for row, similarity, weight in zip(chosen.rows, chosen.similarities, chosen.weights, strict=True)
+            ),
+            nearest=chosen.nearest,
+            strength=chosen.strength,
+        )
 
     def choose(
         self,
@@ -147,7 +178,6 @@ class QuerySteering:
         *,
         only: NDArray[np.intp] | None = None,
         candidates: FloatArray | None = None,
-        names: QueryNames | None = None,
         kind: QuestionKind | None = None,
         votes: FloatArray | None = None,
     ) -> Chosen:
@@ -156,68 +186,23 @@ class QuerySteering:
         Args:
             query: E(q), a unit vector of shape `(d,)`.
             only: Rows of the preferences that may steer; default: all.
-            candidates: Embeddings of the texts to choose from, shape `(n, d)`.
-            names: The query's proper names, if preferences are called by others (`names_apart`).
-            kind: Of the question (`question_kind`), if it is known; signed mode steers by it.
-            votes: What the verdicts on the texts found say of each preference (`ranking.votes`), shape `(m,)`.
+            candidates: Embeddings of the texts to choose from, shape `(n, d)`; signed mode heeds them and what follows.
+            kind: Of the question (`question_kind`), if it is known: to some kinds no preference matters.
+            votes: For each preference the share, in [0, 1], of what was found that was judged to follow or break it
+                (`ranking.votes`), shape `(m,)`.
         """
-        if self._signed is not None:
-            return self._signed.choose(query, only, candidates, names, kind, votes)
-        vectors = self.vectors if only is None else self.vectors[only]
-        if not len(vectors):
+        rows = np.arange(len(self.vectors)) if only is None else only
+        if not len(rows):
             return Chosen([], [], [], 0.0, None)
-        if self.mode == "off":
-            return Chosen([], [], [], 0.0, float((vectors @ query).max()))
-        place = nearest_preference(query, vectors)
-        nearest = float(vectors[place] @ query)
-        if self.floor is not None and nearest < self.floor:
+        row = int(rows[nearest_preference(query, self.vectors[rows])])
+        nearest = float(self.vectors[row] @ query)
+        if self.mode == "off" or (self.floor is not None and nearest < self.floor):
             return Chosen([], [], [], 0.0, nearest)
-        return Chosen([place if only is None else int(only[place])], [nearest], [1.0], 1.0, nearest)
+        return Chosen([row], [nearest], [1.0], 1.0, nearest, ((self.preferences[row], 1.0),))
 
-    def _vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
-        """Return the query moved to the chosen preferences (Eq. 8), with `turns` also away from avoided phrases."""
-        if not chosen.rows:
-            return query
-        if self._signed is not None:
-            return self._signed.vector(query, chosen, turns=turns)
+    def moved(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
+        """Return the query moved to chosen preferences (Eq. 8); in signed mode with `turns` also away from phrases."""
         return steered(query, self.vectors[chosen.rows[0]])
-
-    def steered_by(
-        self, chosen: Chosen, query: FloatArray, vector: FloatArray, *, names: QueryNames | None = None
-    ) -> SteeredQuery:
-        """Return the query with the preferences that were chosen, and the vector that is searched for."""
-        return SteeredQuery(
-            vector=vector,
-            query=query,
-            preferences=tuple(
-                SteeringPreference(preference=self.preferences[row], similarity=similarity, weight=weight)
-                for row, similarity, weight in zip(chosen.rows, chosen.similarities, chosen.weights, strict=True)
-            ),
-            nearest=chosen.nearest,
-            strength=chosen.strength,
-            matters=chosen.matters,
-            names=names,
-        )
-
-    def names_apart(self, query: str) -> list[str]:
-        """Return the proper names in a query, to be encoded, if a preference is called by others; else none."""
-        return [] if self._signed is None else self._signed.names_apart(query)
-
-    def matters(
-        self,
-        query: FloatArray,
-        *,
-        only: NDArray[np.intp] | None = None,
-        candidates: FloatArray | None = None,
-    ) -> list[tuple[Preference, float]]:
-        """Return the preferences by how much they matter to a query, heaviest first, each with the chance it does.
-
-        Args:
-            query: A unit vector of shape `(d,)`.
-            only: Rows of the preferences that may matter; default: all.
-            candidates: Embeddings of the texts to choose from, shape `(n, d)`.
-        """
-        return list(self.choose(query, only=only, candidates=candidates).matters or ())
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.
@@ -250,9 +235,7 @@ class QuerySteering:
             scaled: Whether the scores are brought back to the scale of a cosine.
             kind: Of the question, if it is known.
         """
-        if self._signed is not None:
-            return self._signed.score_texts(query, texts, vectors, scaled=scaled, kind=kind)
-        scores: FloatArray = vectors @ self._vector(query, self.choose(query), turns=False)
+        scores: FloatArray = vectors @ self.steer_vector(query).vector
         return scores
 
     def score_found(
@@ -276,9 +259,7 @@ class QuerySteering:
             bounds: Returns the lowest and the highest evidence of each text for the preference in a row, each shape
                 `(n,)`, by what was judged of it (`ranking.Verdicts`); default: -1 and 1.
         """
-        if self._signed is None:
-            return topics.astype(np.float32, copy=True)
-        return self._signed.score_found(query, topics, vectors, words, chosen, bounds)
+        return topics.astype(np.float32, copy=True)
 
 
 class Steerings:

@@ -72,18 +72,16 @@ def any_kind() -> QuestionKind:
 
 def by_preference(kind: QuestionKind | None) -> float:
     """Return the chance that the answer depends on what the user prefers, in [0, 1]; 1 where the kind is unknown."""
-    return 1.0 if kind is None else 1.0 - max(map(_surely, (kind.recall, kind.chat, kind.others)))
+    if kind is None:
+        return 1.0
+    weights, chance = QuestionWeights.shipped(), max(kind.recall, kind.chat, kind.others)
+    # A chance counts nothing while the question may as well be of another kind.
+    return 1.0 - max(0.0, min(1.0, (chance - weights.unsure) / (weights.sure - weights.unsure)))
 
 
 def recalls(kind: QuestionKind | None) -> bool:
     """Tell whether a question rather asks for what stands in a note than for a choice."""
     return kind is not None and kind.recall - kind.choice > QuestionWeights.shipped().rather
-
-
-def _surely(chance: float) -> float:
-    """Return how much a chance counts: nothing while the question may as well be of another kind."""
-    weights = QuestionWeights.shipped()
-    return max(0.0, min(1.0, (chance - weights.unsure) / (weights.sure - weights.unsure)))
 
 
 def features_of(question: str) -> list[str]:
@@ -129,21 +127,12 @@ def question_kind(question: str, vector: FloatArray | None = None) -> QuestionKi
         question: The question.
         vector: Its embedding by the bundled encoder, shape `(d,)`, if it is known.
     """
-    return _kind_of(question) if vector is None or len(question) > _READ else _likely(question, vector)
-
-
-@lru_cache(maxsize=1024)
-def _kind_of(question: str) -> QuestionKind | None:
-    return _likely(question, None)
-
-
-def _likely(question: str, vector: FloatArray | None) -> QuestionKind | None:
     model, found = _model(), features_of(question)
     single = [word for word in found if " " not in word and word[0] not in "^#?!"]
     if not single or sum(word in model.rows for word in single) < QuestionWeights.shipped().least_known * len(single):
         return None
-    if vector is None:
-        vector = default_encoder().encode([question[:_READ]])[0]
+    if vector is None or len(question) > _READ:
+        vector = _vector_of(question[:_READ])
     rows = [model.rows[word] for word in found if word in model.rows]
     return _of_odds(model.bias + vector @ model.embedding + model.words[rows].sum(axis=0))
 
@@ -171,3 +160,9 @@ def kind_by_embedding(encoder: object, vector: FloatArray) -> QuestionKind | Non
 def _of_odds(odds: FloatArray) -> QuestionKind:
     chances = np.exp(odds - odds.max())
     return QuestionKind(*(chances / chances.sum()).tolist())
+
+
+@lru_cache(maxsize=1024)
+def _vector_of(question: str) -> FloatArray:
+    vector: FloatArray = default_encoder().encode([question])[0]
+    return vector

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.types import FloatArray, Preference, Stance, penalties
-from epic_memory.types.verdicts import Stances
+from epic_memory.types.verdicts import PenaltyWeights, Stances
 from epic_memory.types.weights import StageWeights
 
 _STANCES = {stance.value: stance for stance in Stance}
@@ -109,14 +109,14 @@ class Verdicts:
         stances: For each stance, which text has it to which preference, shape `(n, m + 1)`; the last column is for no
             preference in particular.
         judged: Which text was verified for any of the preferences, shape `(n,)`.
-        firmness: Of the preferences, in (0, 1], shape `(m + 1,)`.
+        preferences: The m preferences.
         weights: How much each matters to the query, in [0, 1], shape `(m + 1,)`.
         decide: Whether stances change the order: they do not where the question asks for what stands in a note.
     """
 
     stances: dict[Stance, NDArray[np.bool_]]
     judged: NDArray[np.bool_]
-    firmness: FloatArray
+    preferences: Sequence[Preference]
     weights: FloatArray
     decide: bool
 
@@ -153,22 +153,15 @@ class Verdicts:
         return cls(
             stances=stances,
             judged=judged,
-            firmness=np.array([*(aspects_of(one).firmness for one in preferences), 0.5], dtype=np.float32),
+            preferences=preferences,
             weights=np.array([*(weights.get(one.id, 0.0) for one in preferences), 0.0], dtype=np.float32),
             decide=decide,
         )
 
     def only(self, keep: NDArray[np.bool_]) -> Verdicts:
         """Return the verdicts on some of the texts."""
-        return replace(
-            self, stances={stance: of_all[keep] for stance, of_all in self.stances.items()}, judged=self.judged[keep]
-        )
-
-    @property
-    def against(self) -> NDArray[np.bool_]:
-        """Return which texts conflict with any preference, shape `(n,)`."""
-        against: NDArray[np.bool_] = np.any(self.stances[Stance.CONFLICTS], axis=1)
-        return against
+        stances = {stance: of_all[keep] for stance, of_all in self.stances.items()}
+        return replace(self, stances=stances, judged=self.judged[keep])
 
     def bounds(self, preference: int) -> tuple[FloatArray, FloatArray]:
         """Return between which values the evidence in each text for a preference can lie, each shape `(n,)`.
@@ -190,13 +183,12 @@ class Verdicts:
         Args:
             relevant: Which texts are relevant by their topic alone, shape `(n,)`.
         """
-        weights = StanceWeights.shipped()
+        weights, conflicts = StanceWeights.shipped(), self.stances[Stance.CONFLICTS]
         surely = np.where(self.weights >= weights.rather, self.weights, np.float32(0.0))
         if self.decide:
-            surely = np.maximum(surely, self.stances[Stance.CONFLICTS][relevant].any(axis=0))
-        gained: FloatArray = np.float32(weights.fits) * (self.stances[Stance.SUPPORTS] @ surely)
-        gained[self.against] = 0.0
-        return gained
+            surely = np.maximum(surely, conflicts[relevant].any(axis=0))
+        gained = np.float32(weights.fits) * (self.stances[Stance.SUPPORTS] @ surely)
+        return np.where(conflicts.any(axis=1), 0.0, gained).astype(np.float32)
 
     def ranked(self, scores: FloatArray, topics: FloatArray) -> FloatArray:
         """Return the scores with what the stances change, shape `(n,)`.
@@ -208,13 +200,11 @@ class Verdicts:
         weights = StanceWeights.shipped()
         if not len(scores) or not self.decide:
             return scores
-        best = topics[~self.against].max(initial=-1.0)
+        best = topics[~self.stances[Stance.CONFLICTS].any(axis=1)].max(initial=-1.0)
         near = np.clip(1.0 - (best - topics) / np.float32(weights.near_the_best), 0.0, 1.0)
         gained = np.float32(weights.supports) * near * (self.stances[Stance.SUPPORTS] @ self.weights)
-        felt = np.maximum(self.weights, np.float32(weights.least_weight))
-        lost = sum(
-            np.float32(penalty) * (self.stances[stance] @ felt) for stance, penalty in penalties().items() if penalty
-        )
+        felt, penalty = np.maximum(self.weights, weights.least_weight), PenaltyWeights.shipped().by_stance.items()
+        lost = sum(np.float32(part) * (self.stances[stance] @ felt) for stance, part in penalty if part)
         return self.yielding((scores + gained - lost).astype(np.float32), topics)
 
     def yielding(self, scores: FloatArray, topics: FloatArray) -> FloatArray:
@@ -222,13 +212,14 @@ class Verdicts:
 
         Those that yield to the same text keep their order. The arguments are those of `ranked`.
         """
-        conflicts = self.stances[Stance.CONFLICTS]
-        against = self.against
+        against = self.stances[Stance.CONFLICTS].any(axis=1)
         if not against.any() or against.all():
             return scores
         rows, others = np.flatnonzero(against), np.flatnonzero(~against)
-        least = 1.0 - StanceWeights.shipped().yields * np.where(conflicts[rows], self.firmness, 0.0).max(axis=1)
-        instead = (conflicts[rows].astype(np.float32) @ self.stances[Stance.SUPPORTS][others].T.astype(np.float32)) > 0
+        conflicts = self.stances[Stance.CONFLICTS][rows]
+        firmness = np.array([*(aspects_of(one).firmness for one in self.preferences), 0.5], dtype=np.float32)
+        least = 1.0 - StanceWeights.shipped().yields * np.where(conflicts, firmness, 0.0).max(axis=1)
+        instead = (conflicts.astype(np.float32) @ self.stances[Stance.SUPPORTS][others].T.astype(np.float32)) > 0
         instead |= topics[others] >= least[:, None] * topics[rows][:, None]
         lowest = np.where(instead, scores[others], np.inf).min(axis=1)
         order = np.argsort(np.argsort(-scores[rows], kind="stable"), kind="stable") + 1

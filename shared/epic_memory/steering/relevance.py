@@ -8,13 +8,12 @@ anything: "I try to keep Sundays free" to whatever names a day. So the nearness 
     n(p, z) = (Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b),
 
 where top2 is the mean of the two highest. It is computed for the query and, if the texts to choose from are known, for
-the mean direction c of the candidates nearest to the query, whose share is a little larger. Who asks for general
-knowledge has nothing to choose; to them a preference about explanations and values matters:
+the mean direction c of the candidates nearest to the query, whose share is a little larger:
 
-    rel(p) = w0 + w1 near(p) + w2 choice(q) + w3 general(q) explains(p).
+    rel(p) = w0 + w1 near(p) + w2 choice(q),
 
-choice(q) and general(q) are the chances that the question is of that kind (`question_kind`), explains(p) how much p
-sounds like such a preference. `shared/tools/fit_relevance.py` fitted the weights on queries and preferences of our own.
+where choice(q) is the chance that the question is a choice (`question_kind`). `shared/tools/fit_relevance.py` fitted
+the weights on queries and preferences of our own.
 Nearness alone decides which of several preferences is the heaviest.
 """
 
@@ -23,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -37,12 +35,12 @@ from epic_memory.text.phrases import sections
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
 
-FEATURES = ("near", "choice", "explains")
+FEATURES = ("near", "choice")
 # near(p), by how much it is below that of the nearest preference, the log-odds of what kind of question it is, and the
 # chance of a choice times near(p).
 MATTERS = ("near", "behind", "choice", "recall", "others", "choosing")
-# Samples: everyday texts, preferences about explanations and values, and preferences about things.
-SAMPLES = tuple(sections("samples").values())
+# Everyday texts.
+SAMPLES = sections("samples")["background"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,52 +60,26 @@ class RelevanceWeights(StageWeights):
     unknown: float  # the chance of a choice where the kind of a question is unknown
 
 
-class Samples(NamedTuple):
-    """The samples of an encoder: everyday texts, shape `(b, d)`, and the direction towards preferences about
-    explanations, shape `(d,)`.
-    """
-
-    background: FloatArray
-    explanation: FloatArray
-
-    @classmethod
-    def of(cls, vectors: FloatArray) -> Samples:
-        """Return the samples from the embeddings of all their texts, in order, shape `(n, d)`."""
-        background, explanations, things = np.split(vectors, np.cumsum([len(sample) for sample in SAMPLES])[:-1])
-        return cls(background=background, explanation=_direction(explanations) - _direction(things))
-
-
-def _direction(vectors: FloatArray) -> FloatArray:
-    mean = vectors.mean(axis=0)
-    direction: FloatArray = mean / np.float32(max(float(np.linalg.norm(mean)), 1e-6))
-    return direction
-
-
 # Keyed by the encoder's id, for as long as the encoder lives.
-_known: dict[int, tuple[ReferenceType[Encoder], Samples]] = {}
+_known: dict[int, tuple[ReferenceType[Encoder], FloatArray]] = {}
 
 
-def known_samples(encoder: Encoder) -> Samples | None:
-    """Return an encoder's samples if they were kept, else None."""
+def known_samples(encoder: Encoder) -> FloatArray | None:
+    """Return an encoder's embeddings of everyday texts if they were kept, else None."""
     found = _known.get(id(encoder))
     return found[1] if found is not None and found[0]() is encoder else None
 
 
-def encoding_samples(encoder: Encoder) -> Effects[Samples]:
-    """Return an encoder's samples, encoded once for as long as it lives."""
+def encoding_samples(encoder: Encoder) -> Effects[FloatArray]:
+    """Return an encoder's embeddings of everyday texts, shape `(b, d)`, encoded once for as long as it lives."""
     known = known_samples(encoder)
     if known is not None:
         return known
-    vectors: FloatArray = yield Embed(encoder, sample_texts(), "steering")
-    samples, key = Samples.of(vectors), id(encoder)
+    vectors: FloatArray = yield Embed(encoder, SAMPLES, "steering")
+    key = id(encoder)
     with suppress(TypeError):  # the encoder cannot be referred to weakly
-        _known[key] = (ref(encoder, lambda _: _known.pop(key, None)), samples)
-    return samples
-
-
-def sample_texts() -> list[str]:
-    """Return the texts that an encoder has to embed once."""
-    return [text for sample in SAMPLES for text in sample]
+        _known[key] = (ref(encoder, lambda _: _known.pop(key, None)), vectors)
+    return vectors
 
 
 def default_relevant(encoder: object) -> float:
@@ -143,21 +115,17 @@ class Nearness:
         self._shares = shares
         self._whole = 1.0 + shares.sum(axis=1)
         self._expanded = bool(shares.any())
-        self._common = self._raw(background).mean(axis=0)
+        self._common = np.zeros(len(vectors), dtype=np.float32)
+        self._common = self.of(background).mean(axis=0)
 
     def of(self, directions: FloatArray) -> FloatArray:
         """Return near(p, z) of each preference for a unit vector z, shape `(m,)`; for several `(n, d)`, `(n, m)`."""
-        near: FloatArray = self._raw(directions) - self._common
-        return near
-
-    def _raw(self, directions: FloatArray) -> FloatArray:
-        """Return n(p, z) of each preference."""
         near: FloatArray = directions @ self._vectors.T
         if self._expanded:
             near = near + self._shares[:, 0] * self._questions.highest_two(directions)
             near += self._shares[:, 1] * self._phrases.highest_two(directions)
             near = near / self._whole
-        return near
+        return near - self._common
 
 
 class _Groups:
@@ -189,32 +157,6 @@ class _Groups:
         return highest
 
 
-def features(
-    query: FloatArray,
-    vectors: FloatArray,
-    samples: Samples,
-    to: Nearness,
-    candidates: FloatArray | None = None,
-    kind: QuestionKind | None = None,
-) -> list[FloatArray]:
-    """Return `FEATURES` of each preference, each shape `(m,)`.
-
-    Args:
-        query: E(q), shape `(d,)`.
-        vectors: E(p) of the preferences, shape `(m, d)`.
-        samples: The encoder's.
-        to: Measures nearness.
-        candidates: Embeddings of the texts to choose from, shape `(n, d)`; None if these are unknown.
-        kind: Of the question; None if it is unknown.
-    """
-    choice, general = (RelevanceWeights.shipped().unknown, 0.0) if kind is None else (kind.choice, kind.general)
-    return [
-        nearness(query, to, candidates),
-        np.full(len(vectors), choice, dtype=np.float32),
-        np.float32(general) * (vectors @ samples.explanation),
-    ]
-
-
 def nearness(query: FloatArray, to: Nearness, candidates: FloatArray | None) -> FloatArray:
     """Return near(p) of each preference, shape `(m,)`: to the query, and to what there is to choose from."""
     if candidates is None or not len(candidates):
@@ -225,23 +167,18 @@ def nearness(query: FloatArray, to: Nearness, candidates: FloatArray | None) -> 
     return near
 
 
-def relevance(encoder: Encoder, found: Sequence[FloatArray], *, candidates: bool) -> FloatArray:
-    """Return rel(p) of each preference, shape `(m,)`, from `FEATURES`: a preference matters from 0 on.
+def relevance(encoder: Encoder, near: FloatArray, kind: QuestionKind | None, *, candidates: bool) -> FloatArray:
+    """Return rel(p) of each preference, shape `(m,)`, from near(p): a preference matters from 0 on.
 
     The weights depend on the encoder, and on whether the texts to choose from were known.
     """
-    bundled = encoder.name == BUNDLED_NAME
-    own = RelevanceWeights.shipped()
-    if candidates:
-        weights = own.static_choice if bundled else own.other_choice
-    else:
-        weights = own.static_query if bundled else own.other_query
-    stacked = np.stack(found)
-    if not bundled:
-        # Another model's cosines lie higher or lower.
-        stacked[0] -= np.float32(default_floor(encoder) - Calibration.shipped().floor)
-    odds: FloatArray = np.array([weights[name] for name in FEATURES], dtype=np.float32) @ stacked
-    odds += np.float32(weights["bias"])
+    own, bundled = RelevanceWeights.shipped(), encoder.name == BUNDLED_NAME
+    known = (own.static_query, own.static_choice) if bundled else (own.other_query, own.other_choice)
+    weights = known[candidates]
+    # Another model's cosines lie higher or lower.
+    above = 0.0 if bundled else default_floor(encoder) - Calibration.shipped().floor
+    by_kind = weights["choice"] * (own.unknown if kind is None else kind.choice) + weights["bias"]
+    odds: FloatArray = np.float32(weights["near"]) * (near - np.float32(above)) + np.float32(by_kind)
     return odds
 
 

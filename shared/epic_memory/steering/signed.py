@@ -8,9 +8,6 @@ rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness
 ~ exp(kappa near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
 chance 1 / (1 + exp(-steepness max rel(p))) that any preference matters.
 
-A preference with a proper name of its own ("I'm learning Portuguese") is near to a question by another name alone
-("Where should I stay in Porto?"): near(p) is then computed without the question's names (`QueryNames`).
-
 Of two preferences that contradict each other only one counts: the nearer one; of about equally near ones the firmer;
 then the later.
 
@@ -48,12 +45,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.evidence import (
     AspectEmbeddings,
     embed_aspects,
@@ -64,18 +60,16 @@ from epic_memory.preferences.evidence import (
 )
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Effects, run
+from epic_memory.steering.query_steering import Chosen, QuerySteering
 from epic_memory.steering.question_kind import QuestionKind, by_preference
 from epic_memory.steering.relevance import (
     Nearness,
-    Samples,
     chances_to_matter,
     default_relevant,
     encoding_samples,
-    features,
     nearness,
     relevance,
 )
-from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import Words, words_of
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.weights import StageWeights
@@ -103,62 +97,14 @@ class SteeringWeights(StageWeights):
     felt: float  # share below which a preference is skipped, as it hardly changes the order
 
 
-# A longer text is no question with a name in it; no question has more names that tell what it is about.
-_LONGEST_QUESTION, _MOST_NAMES = 500, 8
-# Length of a vector of which nothing is left.
-_NOTHING = 1e-6
-
-
-class QueryNames(NamedTuple):
-    """Proper names in a query, and their embeddings, shape `(n, d)`.
-
-    "Where should I stay in Rome?" is near "I love Italian food" by the name alone. So for preferences that are called
-    by another name than the query's, its names are left out.
-    """
-
-    words: tuple[str, ...]
-    vectors: FloatArray
-
-    def left_out_of(self, vectors: FloatArray) -> FloatArray:
-        """Return unit vectors `(..., d)` without what they have in common with the names, of length one again."""
-        basis = np.linalg.qr(self.vectors.T)[0].astype(np.float32)
-        left = vectors - (vectors @ basis) @ basis.T
-        lengths = np.linalg.norm(left, axis=-1, keepdims=True)
-        rest: FloatArray = np.where(lengths > _NOTHING, left / np.maximum(lengths, np.float32(_NOTHING)), vectors)
-        return rest
-
-
-class Chosen(NamedTuple):
-    """The preferences that steer a query, heaviest first; `strength` is how much they count together."""
-
-    rows: list[int]
-    similarities: list[float]
-    weights: list[float]
-    strength: float
-    nearest: float | None
-    matters: tuple[tuple[Preference, float], ...] | None = None
-
-    @property
-    def mattering(self) -> float:
-        """Relevance of the heaviest preference to the query, in [0, 1]."""
-        return self.strength * max(self.weights, default=0.0)
-
-
-@dataclass(eq=False, repr=False)
-class Signed:
+class Signed(QuerySteering):
     """Steering by the liked and avoided phrases of preferences, weighted by how much each matters to the query.
 
-    The arguments are those of `QuerySteering`; the floor is one of near(p).
+    The floor is one of near(p).
     """
 
-    encoder: Encoder
-    preferences: Sequence[Preference]
-    vectors: FloatArray
-    floor: float | None
-    borrow: bool
-
     @cached_property
-    def _samples(self) -> Samples:
+    def _samples(self) -> FloatArray:
         return run(encoding_samples(self.encoder))
 
     @cached_property
@@ -179,7 +125,7 @@ class Signed:
 
     @cached_property
     def _nearness(self) -> Nearness:
-        return Nearness(self.vectors, self._sides, self._samples.background)
+        return Nearness(self.vectors, self._sides, self._samples)
 
     @cached_property
     def _clashes(self) -> frozenset[tuple[int, int]]:
@@ -201,11 +147,6 @@ class Signed:
             if likes != avoids
         )
 
-    @property
-    def ready(self) -> bool:
-        """True if samples and phrases are encoded."""
-        return not self.preferences or ("_samples" in self.__dict__ and "_sides" in self.__dict__)
-
     def preparing(self) -> Effects[None]:
         """Encode samples and phrases."""
         if self.preferences:
@@ -214,123 +155,71 @@ class Signed:
             if "_sides" not in self.__dict__:
                 self._sides = yield from embedding_aspects(self.encoder, self.preferences, borrow=self.borrow)
             _ = self._directions, self._nearness, self._keys, self._clashes
+            self.ready = True
 
-    def vector(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
+    def moved(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
         """Return t, which is Eq. 8 with all relevant preferences by their weights; with `turns`, q~."""
-        by = np.array(chosen.weights, dtype=np.float32)
-        topic = query + np.float32(chosen.strength) * (by @ self.vectors[chosen.rows])
+        by = np.array([chosen.strength * weight for weight in chosen.weights], dtype=np.float32)
+        topic = query + by @ self.vectors[chosen.rows]
         vector = _unit(topic, query)
-        if turns:
-            turn = np.float32(chosen.strength) * (by @ self._directions[chosen.rows])
-            vector = _unit(
-                topic
-                + np.float32(SteeringWeights.shipped().turn)
-                * (turn - np.float32(min(float(turn @ vector), 0.0)) * vector),
-                query,
-            )
-        return vector
-
-    @cached_property
-    def _names(self) -> list[frozenset[str]]:
-        """The proper names by which each preference calls what it is about."""
-        return [statement_of(preference.text).names for preference in self.preferences]
-
-    def names_apart(self, query: str) -> list[str]:
-        """Return the proper names in a query, if a preference is called by others."""
-        if len(query) > _LONGEST_QUESTION or not any(self._names):
-            return []
-        names = statement_of(query).names
-        return sorted(names)[:_MOST_NAMES] if any(own and own.isdisjoint(names) for own in self._names) else []
+        if not turns:
+            return vector
+        turn = by @ self._directions[chosen.rows]
+        turn = turn - np.float32(min(float(turn @ vector), 0.0)) * vector
+        return _unit(topic + np.float32(SteeringWeights.shipped().turn) * turn, query)
 
     def choose(
         self,
         query: FloatArray,
-        only: NDArray[np.intp] | None,
-        candidates: FloatArray | None,
-        names: QueryNames | None = None,
+        *,
+        only: NDArray[np.intp] | None = None,
+        candidates: FloatArray | None = None,
         kind: QuestionKind | None = None,
         votes: FloatArray | None = None,
     ) -> Chosen:
-        """Choose by nearness and rel(p).
-
-        Args:
-            query: E(q), shape `(d,)`.
-            only: Rows of the preferences that may steer; None for all.
-            candidates: Embeddings of the texts to choose from, shape `(n, d)`, if known.
-            names: The query's, if preferences are called by others.
-            kind: Of the question, if it is known: to some kinds no preference matters.
-            votes: For each preference the share, in [0, 1], of what was found that was judged to follow or break it.
-        """
+        """Choose by nearness and rel(p)."""
         weights = SteeringWeights.shipped()
-        decided = by_preference(kind)
-        vectors = self.vectors if only is None else self.vectors[only]
+        rows: list[int] = list(range(len(self.vectors))) if only is None else only.tolist()
+        if not rows:
+            return Chosen([], [], [], 0.0, None)
+        known = candidates if candidates is not None and len(candidates) else None
+        found = nearness(query, self._nearness, known)
+        if votes is not None:
+            found = found + np.float32(weights.vote) * votes
+        every = relevance(self.encoder, found, kind, candidates=known is not None)
+        reached = (every >= weights.least if self.floor is None else found >= self.floor).tolist()
         # Preferences are few: plain numbers are faster than short arrays.
-        similarities: list[float] = (vectors @ query).tolist()
-        nearest = max(similarities, default=None)
-        if nearest is None:
-            return Chosen([], [], [], 0.0, nearest)
-        rows: list[int] = list(range(len(similarities))) if only is None else only.tolist()
-        near, odds, reached = self._weighed(query, candidates, rows, names, kind, votes)
-        every = self._not_overruled(list(range(len(rows))), near, rows)
-        chances = chances_to_matter(self.encoder, near, kind)
-        matters = tuple((self.preferences[rows[place]], chances[place]) for place in every)
-        places = self._not_overruled([place for place, reaches in enumerate(reached) if reaches], near, rows)
-        if not places:
+        near, odds, similarities = found.tolist(), every.tolist(), (self.vectors @ query).tolist()
+        nearest = max(similarities[row] for row in rows)
+        chances = dict(zip(rows, chances_to_matter(self.encoder, [near[row] for row in rows], kind), strict=True))
+        matters = tuple((self.preferences[row], chances[row]) for row in self._not_overruled(rows, near))
+        steering = self._not_overruled([row for row in rows if reached[row]], near)
+        if not steering:
             return Chosen([], [], [], 0.0, nearest, matters)
-        shares = [math.exp(weights.kappa * (near[place] - near[places[0]])) for place in places]
-        total = sum(shares)
-        best = max(odds[place] for place in places)
+        shares = [math.exp(weights.kappa * (near[row] - near[steering[0]])) for row in steering]
+        total, best = sum(shares), max(-40.0, min(max(odds[row] for row in steering), 40.0))
+        chance = 1.0 if self.floor is not None else 1.0 / (1.0 + math.exp(-weights.steepness * best))
         return Chosen(
-            rows=[rows[place] for place in places],
-            similarities=[similarities[place] for place in places],
+            rows=steering,
+            similarities=[similarities[row] for row in steering],
             weights=[share / total for share in shares],
-            strength=decided * (_chance(best) if self.floor is None else 1.0),
+            strength=by_preference(kind) * chance,
             nearest=nearest,
             matters=matters,
         )
 
-    def _weighed(
-        self,
-        query: FloatArray,
-        candidates: FloatArray | None,
-        rows: list[int],
-        names: QueryNames | None,
-        kind: QuestionKind | None,
-        votes: FloatArray | None,
-    ) -> tuple[list[float], list[float], list[bool]]:
-        """Return near(p) and rel(p) of the preferences in some rows, and whether each may steer."""
-        weights = SteeringWeights.shipped()
-        known = candidates if candidates is not None and len(candidates) else None
-        every = features(query, self.vectors, self._samples, self._nearness, known, kind)
-        if names is not None:
-            apart = [bool(own) and own.isdisjoint(names.words) for own in self._names]
-            left = names.left_out_of(np.stack([query, *(() if known is None else known)]))
-            near = nearness(left[0], self._nearness, left[1:])
-            every[0] = np.where(apart, near, every[0])
-        if votes is not None:
-            every[0] = every[0] + np.float32(weights.vote) * votes
-        found = [feature[rows] for feature in every]
-        odds = relevance(self.encoder, found, candidates=known is not None)
-        reached = odds >= weights.least if self.floor is None else found[0] >= self.floor
-        return found[0].tolist(), odds.tolist(), reached.tolist()
-
-    def _not_overruled(self, places: list[int], relevances: list[float], rows: list[int]) -> list[int]:
-        """Sort places by nearness, highest first, without those that a contradicting preference overrules."""
-        places = sorted(places, key=relevances.__getitem__, reverse=True)
-        if len(places) < 2 or not self._clashes:
-            return places
+    def _not_overruled(self, rows: list[int], near: Sequence[float]) -> list[int]:
+        """Sort rows by nearness, highest first, without those that a contradicting preference overrules."""
+        rows = sorted(rows, key=near.__getitem__, reverse=True)
         overruled: set[int] = set()
-        for number, one in enumerate(places):
-            for other in places[number + 1 :]:
-                pair = min(rows[one], rows[other]), max(rows[one], rows[other])
-                if pair in self._clashes and overruled.isdisjoint((one, other)):
-                    loses = other
-                    if relevances[one] - relevances[other] <= SteeringWeights.shipped().tie:
-                        # Both are about equally near: the firmer one wins, then the later.
-                        firm = {place: aspects_of(self.preferences[rows[place]]).firmness for place in (one, other)}
-                        loses = min(one, other, key=lambda place: (firm[place], rows[place]))
-                    overruled.add(loses)
-        return [place for place in places if place not in overruled]
+        for one, other in combinations(rows, 2) if self._clashes else ():
+            if (min(one, other), max(one, other)) in self._clashes and overruled.isdisjoint((one, other)):
+                loses = other
+                if near[one] - near[other] <= SteeringWeights.shipped().tie:
+                    # Both are about equally near: the firmer one wins, then the later.
+                    loses = min(one, other, key=lambda row: (aspects_of(self.preferences[row]).firmness, row))
+                overruled.add(loses)
+        return [row for row in rows if row not in overruled]
 
     def score_texts(
         self,
@@ -338,12 +227,12 @@ class Signed:
         texts: Sequence[str],
         vectors: FloatArray,
         *,
-        scaled: bool,
-        kind: QuestionKind | None,
+        scaled: bool = True,
+        kind: QuestionKind | None = None,
     ) -> FloatArray:
         """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
         weights = SteeringWeights.shipped()
-        chosen = self.choose(query, None, vectors, kind=kind)
+        chosen = self.choose(query, candidates=vectors, kind=kind)
         scores = vectors @ query
         if not chosen.rows:
             return scores
@@ -417,10 +306,6 @@ class Signed:
             np.concatenate([self.vectors[row : row + 1], sides.vectors, sides.expanded])
             for row, sides in enumerate(self._sides)
         ]
-
-
-def _chance(odds: float) -> float:
-    return 1.0 / (1.0 + math.exp(-SteeringWeights.shipped().steepness * max(-40.0, min(odds, 40.0))))
 
 
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:

@@ -83,6 +83,7 @@ class Namespace:
     def _clear(self) -> None:
         self._index: EntryIndex | None = None
         self._codes: dict[int, bytes] = {}
+        self._instructions: dict[int, FloatArray] = {}
         self.texts = Texts(self._encoder.dimension, self._items)
         self._held: dict[int, HeldItem] = {}
         self._entries: dict[int, MemoryEntry] = {}
@@ -247,13 +248,18 @@ class Namespace:
         """Tell whether an item belongs to the light tier: kept for its text, without an entry, and no fact."""
         return row not in self.rows_of and row not in self.facts
 
-    def waits(self, row: int) -> bool:
-        """Tell whether an item waits in the retry queue, which is read once for as long as it does not change."""
-        if not self.has_rows("pending"):
-            return False
-        if self._waiting[0] != self._tables["pending"]:
+    def tier(self, row: int) -> str:
+        """Return an item's tier: "fact" of the user, "memory", "light", or "waiting" if it waits to be verified.
+
+        The retry queue is read once for as long as it does not change.
+        """
+        if row in self.facts:
+            return "fact"
+        if row in self.rows_of:
+            return "memory"
+        if self.has_rows("pending") and self._waiting[0] != self._tables["pending"]:
             self._waiting = self._tables["pending"], self._store.retry_queue.rows(self.namespace)
-        return row in self._waiting[1]
+        return "waiting" if self.has_rows("pending") and row in self._waiting[1] else "light"
 
     @property
     def index(self) -> EntryIndex:
@@ -269,16 +275,20 @@ class Namespace:
 
     def instructions(self, rows: Sequence[int]) -> FloatArray:
         """Return the embeddings of the instructions of entries, shape `(n, d)`."""
+        found = remembered(self._instructions, rows, _ITEMS_KEPT, self._read_instructions)
+        return np.array([found[row] for row in rows], dtype=np.float32).reshape(len(rows), self._encoder.dimension)
+
+    def _read_instructions(self, rows: Sequence[int]) -> dict[int, FloatArray]:
         if self._index is None:
-            return unpacked([self._codes[row] for row in rows], self._encoder.dimension)
-        found = np.array([self.index.vector(row) for row in rows], dtype=np.float32)
-        return found.reshape(len(rows), self._encoder.dimension)
+            return dict(zip(rows, unpacked([self._codes[row] for row in rows], self._encoder.dimension), strict=True))
+        return {row: self.index.vector(row) for row in rows}
 
     def _leave(self, rows: Sequence[int]) -> None:
         if self._index is not None:
             self._index.remove(rows)
         for row in rows:
             self._codes.pop(row, None)
+            self._instructions.pop(row, None)
             item = self.item_of.pop(row)
             self._stances.pop(item, None)
             others = self.rows_of.pop(item)

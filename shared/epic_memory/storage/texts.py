@@ -11,7 +11,7 @@ from epic_memory.preferences.evidence import AspectEmbeddings, worded
 from epic_memory.storage.vector_index import VectorTable
 from epic_memory.text.lexical_index import LexicalIndex
 from epic_memory.text.stems import Words, words_of
-from epic_memory.text.turns import Turns
+from epic_memory.text.turns import SPEAKER, TURN, Turns
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.items import content_of, questions_of
 
@@ -71,7 +71,7 @@ class Texts(VectorTable):
         super().__init__(dimension)
         self._read = read
         self._lexical = LexicalIndex()
-        self._turns = Turns()
+        self._turns: Turns | None = None
         self._words: dict[int, Words] = {}
         self._worded: dict[Preference, dict[int, float]] = {}
 
@@ -79,7 +79,8 @@ class Texts(VectorTable):
         """Remove rows; unknown rows are ignored."""
         super().remove(rows)
         self._lexical.remove(rows)
-        self._turns.remove(rows)
+        if self._turns is not None:
+            self._turns.remove(rows)
         for row in rows:
             self._words.pop(row, None)
             for known in self._worded.values():
@@ -103,11 +104,13 @@ class Texts(VectorTable):
                     (row, "\n".join((content, *questions_of(texts[row].metadata)))) for row, content in contents.items()
                 )
                 for row, content in contents.items():
-                    self._turns.add(row, content, texts[row].metadata)
+                    if not {SPEAKER, TURN}.isdisjoint(texts[row].metadata):
+                        self._turns = self._turns or Turns()
+                        self._turns.add(row, content, texts[row].metadata)
         return self._lexical
 
-    def turns(self) -> Turns:
-        """Return the turns of conversations among the texts."""
+    def turns(self) -> Turns | None:
+        """Return the turns of conversations among the texts; None if there were never any."""
         self.lexical()
         return self._turns
 

@@ -120,6 +120,10 @@ class VectorTable:
 
     Args:
         dimension: Length d of a vector.
+
+    Attributes:
+        rows: The row ids in the order of `vectors`, shape `(n,)`.
+        vectors: The vectors, shape `(n, d)`; a view that the next change may overwrite.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -127,9 +131,9 @@ class VectorTable:
         self._vectors: FloatArray = np.empty((0, dimension), dtype=np.float32)
         self._rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self._place: dict[int, int] = {}
-        self._order: NDArray[np.intp] | None = None
         self._approximate: ApproximateIndex | None = None
         self._searches = 0  # since it was made
+        self._changed()
 
     def __len__(self) -> int:
         return len(self._place)
@@ -137,15 +141,9 @@ class VectorTable:
     def __contains__(self, row: int) -> bool:
         return row in self._place
 
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """The row ids in the order of `vectors`, shape `(n,)`."""
-        return self._rows[: len(self._place)]
-
-    @property
-    def vectors(self) -> FloatArray:
-        """The vectors, shape `(n, d)`; a view that the next change may overwrite."""
-        return self._vectors[: len(self._place)]
+    def _changed(self) -> None:
+        self.rows, self.vectors = self._rows[: len(self._place)], self._vectors[: len(self._place)]
+        self._order: NDArray[np.intp] | None = None
 
     def cosines(self, vector: FloatArray) -> FloatArray:
         """Return the cosine of each row with a unit vector, shape `(n,)`, to the bit the same at any place."""
@@ -189,7 +187,6 @@ class VectorTable:
 
     def add(self, rows: Sequence[int], vectors: FloatArray) -> None:
         """Add vectors `(n, d)` under n row ids, in place of the vectors of rows that exist already."""
-        self._order = None
         held = len(self._place)
         needed = held + len(rows)
         if needed > len(self._vectors):
@@ -207,10 +204,10 @@ class VectorTable:
             self._approximate.change(range(needed - len(rows), needed) if isinstance(places, slice) else places)
         self._vectors[places] = vectors
         self._rows[places] = rows
+        self._changed()
 
     def remove(self, rows: Sequence[int]) -> None:
         """Remove rows; unknown rows are ignored."""
-        self._order = None
         for row in rows:
             place = self._place.pop(row, None)
             last = len(self._place)
@@ -220,6 +217,7 @@ class VectorTable:
                 self._place[moved] = place
                 if self._approximate is not None:
                     self._approximate.change([place])
+        self._changed()
 
     def vector(self, row: int) -> FloatArray:
         """Return the vector of a row, shape `(d,)`."""

@@ -72,9 +72,9 @@ class Postings:
         for row in rows:
             for word in self._words_of.pop(row, ()):
                 self._sorted.pop(word, None)
-                rows = self.rows_of[word]
-                if isinstance(rows, list) and len(rows) > 1:
-                    rows.remove(row)
+                having = self.rows_of[word]
+                if isinstance(having, list) and len(having) > 1:
+                    having.remove(row)
                 else:
                     del self.rows_of[word]
 
@@ -120,18 +120,12 @@ class LexicalIndex(Postings):
 
         lexical(q, x) is the sum of the shares of the words that x has.
         """
-        words = self._distinctive(list(dict.fromkeys(index_words(query)))[:_LONGEST_QUERY])
-        whole = sum(idf for _, idf in words)
-        return [(self.rows(word), idf / whole) for word, idf in words if word in self.rows_of]
-
-    def _distinctive(self, words: Sequence[str]) -> list[tuple[str, float]]:
-        """Return the distinctive words, each with its idf."""
         count = len(self)
-        most = max(_FEW, _COMMON * count)
-        found = []
-        for word in words:
+        idf: dict[str, float] = {}
+        for word in list(dict.fromkeys(index_words(query)))[:_LONGEST_QUERY]:
             having = len(self.rows_of.get(word, ()))
-            if having <= most:
+            if having <= max(_FEW, _COMMON * count):
                 # A word that no text has counts too: the query asks for something that the memory does not hold.
-                found.append((word, math.log1p((count - having + 0.5) / (having + 0.5))))
-        return found
+                idf[word] = math.log1p((count - having + 0.5) / (having + 0.5))
+        whole = sum(idf.values())
+        return [(self.rows(word), each / whole) for word, each in idf.items() if word in self.rows_of]

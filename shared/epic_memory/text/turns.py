@@ -122,11 +122,6 @@ class Turns:
         return of_months.intersection(*(rows_of[name] for name in names))
 
 
-def names_month(query: str) -> bool:
-    """Tell whether a query names a month, with its capital: "may" is another word."""
-    return not set(_MONTHS).isdisjoint(_WORD.findall(query))
-
-
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 

@@ -19,12 +19,12 @@ from epic_memory.runtime.effects import arun, run
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.steering.question_kind import question_kind
 from epic_memory.steering.relevance import (
+    SAMPLES,
     Nearness,
     center,
     default_relevant,
     encoding_samples,
     known_samples,
-    sample_texts,
 )
 from epic_memory.steering.signed import Chosen
 from epic_memory.types import FloatArray
@@ -98,7 +98,7 @@ def assert_same(one: SteeredQuery, other: SteeredQuery) -> None:
 
 def test_nearness_is_how_much_nearer_than_everyday_texts_a_direction_is(encoder: StaticEncoder) -> None:
     vectors = encoder.encode([Preference.of(wish).text for wish in WISHES])
-    background = run(encoding_samples(encoder)).background
+    background = run(encoding_samples(encoder))
     whole = Nearness(vectors, embed_aspects(encoder, WISHES), background)
     np.testing.assert_allclose(whole.of(background).mean(axis=0), 0.0, atol=1e-6)
     z = encoder.encode(QUERIES)
@@ -118,7 +118,7 @@ def test_an_expansion_makes_its_questions_near(encoder: StaticEncoder) -> None:
     for question in ("Where should we stay in Vegas?", "Where should I stay for two nights?"):
         query = encoder.encode([question])[0]
         (_, before), (_, after) = (
-            QuerySteering(encoder, [Preference(text=HOTELS, expansion=one)]).matters(query)[0]
+            QuerySteering(encoder, [Preference(text=HOTELS, expansion=one)]).choose(query).matters[0]
             for one in (None, expansion)
         )
         assert after > before
@@ -206,7 +206,7 @@ def test_only_the_candidates_nearest_to_the_query_count(encoder: StaticEncoder) 
     nearest = every[np.argsort(-(every @ q))]
 
     def chances(candidates: FloatArray) -> dict[str, float]:
-        return {one.text: chance for one, chance in steering.matters(q, candidates=candidates)}
+        return {one.text: chance for one, chance in steering.choose(q, candidates=candidates).matters}
 
     assert chances(every) == pytest.approx(chances(nearest[:8]), abs=1e-5)
     for others in (nearest[:7], nearest[1:9]):
@@ -218,7 +218,7 @@ def test_only_the_candidates_nearest_to_the_query_count(encoder: StaticEncoder) 
         np.array([cosine, np.sqrt(1 - cosine**2), 0.0, 0.0], dtype=np.float32) for cosine in (0.9, 0.71, 0.69)
     )
     ((_, alone),), ((_, two),), ((_, same),) = (
-        hashed.matters(query, candidates=np.stack(some)) for some in ([near], [near, within], [near, beyond])
+        hashed.choose(query, candidates=np.stack(some)).matters for some in ([near], [near, within], [near, beyond])
     )
     assert same == alone < two
     both = near + within
@@ -381,14 +381,14 @@ async def test_an_encoder_that_cannot_be_kept_works() -> None:
         for query in ("hotels with casinos", "hotels"):
             assert told(steering.steer(query)) == told(expected.steer(query))
     # Once for each that steers.
-    assert {encoder.texts[text] for text in sample_texts()} == {2}
+    assert {encoder.texts[text] for text in SAMPLES} == {2}
     assert known_samples(encoder) is None
     memory = EpicMemory(PREFERENCES, encoder=encoder, settings=Settings(verifier=KeepAll()))
     memory.add(texts)
     for _ in range(2):
         assert memory.search("hotels with casinos")[0].item.text == texts[0]
         assert (await memory.asearch("hotels with casinos"))[0].item.text == texts[0]
-    assert {encoder.texts[text] for text in sample_texts()} == {3}
+    assert {encoder.texts[text] for text in SAMPLES} == {3}
 
 
 def test_encoders_that_are_equal_are_asked_each() -> None:
@@ -397,8 +397,8 @@ def test_encoders_that_are_equal_are_asked_each() -> None:
     for encoder in (small, large):
         QuerySteering(encoder, PREFERENCES).steer("hotels")
         found = known_samples(encoder)
-        assert found is not None and found.background.shape[1] == encoder.dimension
-    assert {small.texts[text] for text in sample_texts()} == {1}
+        assert found is not None and found.shape[1] == encoder.dimension
+    assert {small.texts[text] for text in SAMPLES} == {1}
 
 
 async def test_what_steering_has_to_know_of_an_encoder_is_embedded_once_and_goes_with_it() -> None:
@@ -410,12 +410,12 @@ async def test_what_steering_has_to_know_of_an_encoder_is_embedded_once_and_goes
         memory.add(["hotels with casinos"])
         memory.search("hotels")
         await memory.asearch("hotels")
-    assert {encoder.texts[text] for text in sample_texts()} == {1}
+    assert {encoder.texts[text] for text in SAMPLES} == {1}
     # Another one of the same name is another one.
     other = HashEncoder(fingerprint="v2")
     assert known_samples(encoder) is not None and known_samples(other) is None
     QuerySteering(other, PREFERENCES).steer("hotels")
-    assert {other.texts[text] for text in sample_texts()} == {1}
+    assert {other.texts[text] for text in SAMPLES} == {1}
     gone = ref(other)
     del other
     gc.collect()
@@ -472,7 +472,7 @@ async def test_a_memory_embedded_anew_while_it_asks_is_searched_with_the_new_enc
     class Meanwhile(HashEncoder):
         async def aencode(self, texts: Sequence[str]) -> FloatArray:
             found = await super().aencode(texts)
-            if list(texts) == sample_texts():
+            if list(texts) == SAMPLES:
                 memory.file.reencode(HashEncoder(512, name="other"))
             return found
 

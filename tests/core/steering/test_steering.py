@@ -176,7 +176,7 @@ def test_without_preferences_a_query_is_left_as_it_is(mode: Mode) -> None:
     steered = steering.steer("red wine")
     np.testing.assert_array_equal(steered.vector, encoder.vector("red wine"))
     assert steered.nearest is None and steered.preferences == ()
-    assert steering.matters(encoder.vector("red wine")) == []
+    assert steering.choose(encoder.vector("red wine")).matters == ()
     np.testing.assert_allclose(steering.score("red wine", ["red wine", "sky"]), [1.0, 0.0], atol=1e-6)
 
 
@@ -267,7 +267,7 @@ def test_the_more_similar_a_preference_is_the_more_it_steers(cosines: list[float
         for cosine in sorted(cosines):
             steering = steering_by([(cosine, wine)], None)
             steered = steering.steer_vector(query, candidates=given_candidates, turns=False)
-            ((_, chance),) = steering.matters(query, candidates=given_candidates)
+            ((_, chance),) = steering.choose(query, candidates=given_candidates).matters
             # What hardly matters does not steer.
             assert steered.strength == 0.0 or 0.0954 < steered.strength <= 1.0
             assert chance >= before[0] and steered.strength >= before[1]
@@ -332,14 +332,14 @@ def test_all_preferences_are_told_by_how_much_they_matter_but_those_whose_opposi
         [(0.7, food[0]), (0.6, food[1]), (0.5, likes("wine", "wine")), (-0.9, likes("far", "x"))], None
     )
     query = np.eye(1, 6, dtype=np.float32)[0]
-    found = steering.matters(query)
+    found = steering.choose(query).matters
     assert [one.text for one, _ in found] == ["for", "wine", "far"]
     chances = [chance for _, chance in found]
     assert 1.0 >= chances[0] > chances[1] > 10.0 * chances[2] > 0.0
     # The far one does not steer.
     assert names(steering.steer_vector(query, turns=False)) == ["for", "wine"]
-    assert [one.text for one, _ in steering.matters(query, only=np.array([3, 1]))] == ["against", "far"]
-    assert steering.matters(query, only=np.array([], dtype=np.intp)) == []
+    assert [one.text for one, _ in steering.choose(query, only=np.array([3, 1])).matters] == ["against", "far"]
+    assert steering.choose(query, only=np.array([], dtype=np.intp)).matters == ()
 
 
 # opposites

@@ -17,8 +17,8 @@ from epic_memory import Preference, QuerySteering
 from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
-from epic_memory.steering.vector_stores import Found, SteeredSearch, Target, checked_k
 from epic_memory.types import FloatArray, Stance
+from epic_plugins.vector_stores import Found, SteeredSearch, Target, checked_k
 from helpers import HashEncoder, both
 
 CASINO, QUIET, BANK = (
