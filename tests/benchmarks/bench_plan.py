@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from epic_scale.ram import resident_bytes
 
 from bench_pool import make, preferences_in
 from bench_scale_out import corpus, staged
 from common import parse, parser, read_jsonl
 from epic_scale import MemoryPool, name_of
+from epic_scale.opened import resident_bytes
 
 FITTED = ((1_000, 20), (1_000, 100), (3_000, 50), (10_000, 20))
 JUDGED = ((100_000, 10),)

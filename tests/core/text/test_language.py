@@ -21,6 +21,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.preferences.parser import aspects_of, language_not_read, parse_aspects
 from epic_memory.steering import QuerySteering
+from epic_memory.steering.signed import Signed
 from epic_memory.text import language
 from epic_memory.text.language import foreign_among, language_of, languages_of, named
 from epic_memory.types import BuildReport, Candidate
@@ -266,7 +267,7 @@ def test_nothing_is_steered_to_or_from_a_side_that_nobody_knows() -> None:
     vectors = encoder.encode([CASINO_HOTEL, "A quiet inn without any casino."])
 
     assert len(sides.liked) == len(sides.avoided) == len(sides.vectors) == 0
-    assert not steering._signed._directions.any()
+    assert isinstance(steering, Signed) and not steering._directions.any()
     steered = steering.steer_vector(query)
     assert steered.preferences and np.isfinite(steered.vector).all()
     np.testing.assert_allclose(steered.vector, steering.steer_vector(query, turns=False).vector, atol=1e-6)
