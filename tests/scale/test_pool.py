@@ -327,13 +327,20 @@ def test_encoder_and_verifier_are_shared(pool_of: PoolOf) -> None:
         assert ann.encoder is ben.encoder and ann.verifier is ben.verifier
 
 
-def test_a_file_of_a_bundled_encoder_keeps_it(pool_of: PoolOf, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def minilm_of_this_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "shared" / "epic_minilm")
+    yield
+    sys.modules.pop("epic_minilm", None)
+
+
+@pytest.mark.usefixtures("minilm_of_this_tree")
+def test_a_file_of_a_bundled_encoder_keeps_it(pool_of: PoolOf) -> None:
     made = pool_of(encoder="static", settings=Settings())
     for user in ("ann", "ben"):
         with made.get(user) as memory:
             memory.preferences.add("I like red wine")
     made.close()
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "shared" / "epic_minilm")
     if encoder_of(None).name == "epic-static-v1":
         pytest.skip("the extra minilm is not installed")
     pool = pool_of(encoder=None, settings=Settings())
