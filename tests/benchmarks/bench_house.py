@@ -29,13 +29,13 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 25_570,
-    "lines of epic_scale": 2_700,
-    "lines of all packages": 64_200,
-    "lines of tests": 65_990,
+    "lines of epic_memory": 25_730,
+    "lines of epic_scale": 2_900,
+    "lines of all packages": 64_560,
+    "lines of tests": 66_930,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 35_220,
+    "words of the docs": 35_400,
 }
 """The most that each may have: lowered with every change that makes the project smaller."""
 
