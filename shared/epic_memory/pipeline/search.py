@@ -185,6 +185,7 @@ def _by_text(session: Session, asked: Search, scope: _Scope) -> tuple[Hits, Unju
         candidates=near.vectors,
         kind=kind,
         votes=votes(near.stances, near.topics, scope.steering.preferences),
+        text=asked.query,
     )
     verdicts, gained = None, np.zeros(len(found.rows), dtype=np.float32)
     if asked.options.stance_policy != "any":
@@ -236,7 +237,7 @@ def _by_instruction(session: Session, asked: Search, scope: _Scope) -> Hits:
     near = float(space.index.vector(best[0][0]) @ scope.query) if best else -1.0
     # Facts of the user have no instructions: they are found by their text, and are no hits here.
     facts = fact_hits(space, scope.query, facts_by_text(session, space, asked, scope.query))
-    chosen = scope.steering.choose(scope.query, only=scope.positions)
+    chosen = scope.steering.choose(scope.query, only=scope.positions, text=asked.query)
     each = zip(chosen.rows, chosen.similarities, chosen.weights, strict=True)
     items = [(space.item_of[row], score) for row, score in best]
     return Hits(

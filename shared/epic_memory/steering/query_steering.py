@@ -180,6 +180,7 @@ class QuerySteering:
         candidates: FloatArray | None = None,
         kind: QuestionKind | None = None,
         votes: FloatArray | None = None,
+        text: str = "",
     ) -> Chosen:
         """Choose the preferences that steer a query: outside signed mode p* (Eq. 7), or none.
 
@@ -190,6 +191,7 @@ class QuerySteering:
             kind: Of the question (`question_kind`), if it is known: to some kinds no preference matters.
             votes: For each preference the share, in [0, 1], of what was found that was judged to follow or break it
                 (`ranking.votes`), shape `(m,)`.
+            text: The query's words: preferences may be called by other names than it.
         """
         rows = np.arange(len(self.vectors)) if only is None else only
         if not len(rows):

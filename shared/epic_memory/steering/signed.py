@@ -8,6 +8,9 @@ rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness
 ~ exp(kappa near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
 chance 1 / (1 + exp(-steepness max rel(p))) that any preference matters.
 
+A preference with a proper name of its own ("I'm learning Portuguese") is near to a question by another name alone
+("Where should I stay in Porto?"): near(p) is then computed without what the question has in common with p's names.
+
 Of two preferences that contradict each other only one counts: the nearer one; of about equally near ones the firmer;
 then the later.
 
@@ -42,7 +45,7 @@ Names in formulas that are not explained are fields of `SteeringWeights`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -50,6 +53,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from epic_memory.encoders.base import Embed
 from epic_memory.preferences.evidence import (
     AspectEmbeddings,
     embed_aspects,
@@ -70,6 +74,7 @@ from epic_memory.steering.relevance import (
     nearness,
     relevance,
 )
+from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import Words, words_of
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.weights import StageWeights
@@ -95,6 +100,10 @@ class SteeringWeights(StageWeights):
     tie: float  # largest difference at which two preferences are about equally near
     vote: float  # how much nearer a preference is if all that answers the query was judged to follow or break it
     felt: float  # share below which a preference is skipped, as it hardly changes the order
+
+
+# A longer text is no question with a name in it.
+_LONGEST_QUESTION = 500
 
 
 class Signed(QuerySteering):
@@ -124,6 +133,36 @@ class Signed(QuerySteering):
         return directions
 
     @cached_property
+    def _names(self) -> list[list[str]]:
+        """The proper names by which each preference calls what it is about."""
+        return [sorted(statement_of(preference.text).names) for preference in self.preferences]
+
+    @cached_property
+    def _named(self) -> FloatArray:
+        return run(self._encoding_names())
+
+    def _encoding_names(self) -> Effects[FloatArray]:
+        """Return the embeddings of all names of preferences, in order, shape `(n, d)`."""
+        names = [name for several in self._names for name in several]
+        vectors: FloatArray = (yield Embed(self.encoder, names, "steering")) if names else self.vectors[:0]
+        return vectors
+
+    def _without_names(self, vectors: FloatArray, text: str) -> Iterator[tuple[int, FloatArray]]:
+        """Yield each preference that is called by another name than a question, by its row.
+
+        With it come unit vectors `(n, d)` without what they have in common with its names, of length one again.
+        """
+        if not any(self._names) or len(text) > _LONGEST_QUESTION or not (asked := statement_of(text).names):
+            return
+        start = 0
+        for row, names in enumerate(self._names):
+            own, start = self._named[start : start + len(names)], start + len(names)
+            if names and asked.isdisjoint(names):
+                basis = np.linalg.qr(own.T)[0].astype(np.float32)
+                left = vectors - (vectors @ basis) @ basis.T
+                yield row, np.stack([_unit(one, other) for one, other in zip(left, vectors, strict=True)])
+
+    @cached_property
     def _nearness(self) -> Nearness:
         return Nearness(self.vectors, self._sides, self._samples)
 
@@ -148,12 +187,14 @@ class Signed(QuerySteering):
         )
 
     def preparing(self) -> Effects[None]:
-        """Encode samples and phrases."""
+        """Encode samples, phrases and names."""
         if self.preferences:
             if "_samples" not in self.__dict__:
                 self._samples = yield from encoding_samples(self.encoder)
             if "_sides" not in self.__dict__:
                 self._sides = yield from embedding_aspects(self.encoder, self.preferences, borrow=self.borrow)
+            if "_named" not in self.__dict__:
+                self._named = yield from self._encoding_names()
             _ = self._directions, self._nearness, self._keys, self._clashes
             self.ready = True
 
@@ -176,6 +217,7 @@ class Signed(QuerySteering):
         candidates: FloatArray | None = None,
         kind: QuestionKind | None = None,
         votes: FloatArray | None = None,
+        text: str = "",
     ) -> Chosen:
         """Choose by nearness and rel(p)."""
         weights = SteeringWeights.shipped()
@@ -184,6 +226,8 @@ class Signed(QuerySteering):
             return Chosen([], [], [], 0.0, None)
         known = candidates if candidates is not None and len(candidates) else None
         found = nearness(query, self._nearness, known)
+        for row, left in self._without_names(query[None] if known is None else np.vstack([query, known]), text):
+            found[row] = nearness(left[0], self._nearness, left[1:])[row]
         if votes is not None:
             found = found + np.float32(weights.vote) * votes
         every = relevance(self.encoder, found, kind, candidates=known is not None)
