@@ -178,7 +178,7 @@ def main() -> None:
         "words": {word: several for word, several in cents.items() if any(several)},
     }
     DATA.write_text(json.dumps(shipped, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
-    write_multilingual([*plain, *chain(*lives), *written("foreign_fit.jsonl")])
+    write_multilingual([*plain, *chain(*lives), *written("languages/turns_fit.jsonl")])
     print(f"wrote {DATA.name}: {len(shipped['words'])} words, {DATA.stat().st_size} bytes")
 
 

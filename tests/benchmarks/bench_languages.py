@@ -21,7 +21,7 @@ Each memory holds the language's preferences and all of its notes, 120, with its
 
 `parallel` asks for the English one of 150 everyday sentences by its translation into each of 20 languages, by the
 encoder alone. `speed` prints the median time of a question and how many notes are encoded in a second. `turns` counts
-those of `written/foreign_turns.jsonl` for which anything is found: only those of the kinds recall and choice need a
+those of `written/languages/turns.jsonl` for which anything is found: only those of the kinds recall and choice need a
 memory, and it seldom holds what they ask for.
 """
 
@@ -146,7 +146,7 @@ def print_speed(encoder: Encoder, languages: Sequence[str]) -> None:
 
 def print_turns(encoder: Encoder, languages: Sequence[str]) -> None:
     """Print of how many turns of each kind something is found in the memory of their language."""
-    lines = (CASES.parent / "foreign_turns.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (CASES / "turns.jsonl").read_text(encoding="utf-8").splitlines()
     turns = [json.loads(line) for line in lines]
     asked, answered = Counter(turn["kind"] for turn in turns if turn["language"] in languages), Counter[str]()
     for language in languages:
