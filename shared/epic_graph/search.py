@@ -182,7 +182,9 @@ def _walked(
     space = session.space(asked.namespace)
     positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
     steering = session.steering_of(space, asked.mode)
-    steered = steering.steer_vector(vector, only=positions, kind=question_kind(asked.query), turns=False)
+    steered = steering.steer_vector(
+        vector, only=positions, kind=question_kind(asked.query), turns=False, text=asked.query
+    )
     started = clock.add("steering", started)
     allowed = space.allowed(asked.filter, positions, supporting=asked.options.stance_policy == "only_supports")
     near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)
@@ -209,7 +211,9 @@ def _walked(
         steered=steered,
         entities=sorted(names, key=lambda pair: -pair[1]),
         texts=texts,
-        matters=list(steering.choose(vector, only=positions).matters) if asked.mode == "signed" else [],
+        matters=list(steering.choose(vector, only=positions, text=asked.query).matters)
+        if asked.mode == "signed"
+        else [],
         preferences=tuple(space.preferences if positions is None else [space.preferences[row] for row in positions]),
     )
 

@@ -118,11 +118,15 @@ def _generations(work: Work, config: EpicProcessorConfig) -> tuple[dict[str, dic
     verifier = verifier_of(settings.verifier, encoder, model_of(config.llm))
     deciding = (encoder.fingerprint, verifier.name, settings.tau, settings.coarse_recall, settings.expansions)
     how = json.dumps([str(one) for one in (*deciding, settings.aspects)])
-    generations, members = work.generations(), dict[str, str]()
-    for name, one in generations.items():
-        if one["how"] == how:
-            same = (user for user, texts in one["people"].items() if config.preferences.get(user) == texts)
-            members.update(dict.fromkeys(same, name))
+    generations, newest = work.generations(), dict[str, str]()
+    # Who left a generation and comes back to its preferences begins anew: meanwhile it went on without them.
+    for name in sorted(generations, key=lambda name: generations[name].get("build", 0)):
+        newest.update(dict.fromkeys(generations[name]["people"], name))
+    members = {
+        user: name
+        for user, name in newest.items()
+        if generations[name]["how"] == how and config.preferences.get(user) == generations[name]["people"][user]
+    }
     new = {user: texts for user, texts in config.preferences.items() if user not in members}
     if new:
         name = work.begin(how, new)

@@ -41,7 +41,9 @@ def is_remote(root: object) -> bool:
 def root_of(root: str | Path, options: dict[str, Any] | None) -> LocalRoot:
     """Return the root that an address or a folder names."""
     return (
-        RemoteRoot(str(root), options or {}) if is_remote(root) else LocalRoot(Path(str(root).removeprefix("file://")))
+        RemoteRoot(str(root), options or {})
+        if is_remote(root)
+        else LocalRoot(Path(str(root).removeprefix("file://").removeprefix("local://")))
     )
 
 

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,8 @@ class Work:
         Raises:
             LeaseError: if another build has it.
         """
+        if self._local:  # with people's preferences and texts, as a pool's folder
+            self._local.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.files.makedirs(f"{self._root}/builds", exist_ok=True)
         lease = taken_lease(self._local / "build.lease") if self._local else None
         last, ended = self._last_build(), threading.Event()
@@ -126,7 +129,7 @@ class Work:
 
     def _last_build(self) -> int:
         self.files.invalidate_cache(f"{self._root}/builds")
-        found = self.files.glob(f"{self._root}/builds/*.json")
+        found = self.files.glob(f"{escape(self._root)}/builds/*.json")
         return max((int(Path(path).stem) for path in found), default=0)
 
     def _mark(self, build: int) -> str:
@@ -151,14 +154,15 @@ class Work:
     # generations
 
     def generations(self) -> dict[str, dict[str, Any]]:
-        """Return what generations there are: `how` they are judged, and the `people` with their preferences."""
-        found = self.files.glob(f"{self._root}/*/people.json")
+        """Return all generations: `how` they judge, their `people` with preferences, and the `build` they began in."""
+        found = self.files.glob(f"{escape(self._root)}/*/people.json")
         return {str(path).split("/")[-2]: json.loads(self.files.cat_file(path)) for path in found}
 
     def begin(self, how: str, people: Mapping[str, Sequence[str]]) -> str:
         """Begin a generation, and return its name."""
-        content = json.dumps({"how": how, "people": people}, ensure_ascii=False, sort_keys=True)
-        name = digest(content, size=8).hex()
+        begun = {"how": how, "people": people}
+        name = digest(json.dumps(begun, ensure_ascii=False, sort_keys=True), size=8).hex()
+        content = json.dumps({**begun, "build": self.build}, ensure_ascii=False)
         self._write(f"{self._root}/{name}/people.json", content.encode())
         return name
 
@@ -171,7 +175,7 @@ class Work:
     def rows(self, generation: str) -> tuple[list[str], list[str]]:
         """Return the files of rows that are in the memories, and those that are not, from the oldest build on."""
         done, last = self._done(generation)
-        found = sorted(map(str, self.files.glob(f"{self._root}/{generation}/rows-*.parquet")))
+        found = sorted(map(str, self.files.glob(f"{escape(self._root)}/{generation}/rows-*.parquet")))
         written = [path for path in found if path.rpartition("/")[2] in done]
         return written, [path for path in found if path not in written and _build_of(path) > last]
 
@@ -193,8 +197,18 @@ class Work:
         return frozenset(found["files"]), int(found["build"])
 
     def judged(self, generation: str) -> NDArray[np.int64]:
-        """Return the digests of the chunks that were judged, as they were last, ascending."""
-        return np.sort(self._newest([path for files in self.rows(generation) for path in files])[1])
+        """Return the digests of the chunks that were judged, as the last build with their ids found them, ascending."""
+        files = [path for some in self.rows(generation) for path in some]
+        tables = [self.read(path, ["key", "digest"]) for path in files]
+        builds = np.repeat([_build_of(path) for path in files], [len(table) for table in tables]).astype(np.int64)
+        keys, digests = (
+            np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)])
+            for name in ("key", "digest")
+        )
+        known, places = np.unique(keys, return_inverse=True)
+        last = np.zeros(len(known), dtype=np.int64)
+        np.maximum.at(last, places, builds)
+        return np.sort(digests[builds == last[places]])
 
     def _newest(self, files: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the keys of the ids in files of rows, ascending, and for each the digest that comes last."""

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from epic_memory import Item
-from epic_scale import LeaseError, work
+from epic_scale import EpicProcessorConfig, LeaseError, work
+from epic_scale.building import _generations
 from epic_scale.work import Work, digest_of, key_of
 
 pytest.importorskip("fsspec")
@@ -117,3 +118,29 @@ def test_what_is_marked_is_what_was_seen(tmp_path: Path) -> None:
         build.mark_written("g", seen)
     marks = json.loads((tmp_path / "work" / "g" / "done.json").read_text())
     assert marks == {"files": [Path(path).name for path in seen], "build": 1}
+
+
+def test_a_folder_with_brackets_in_its_name_is_a_sink_like_others(tmp_path: Path) -> None:
+    for number in (1, 2):
+        with (build := Work(str(tmp_path / "out[1]"))).alone():
+            assert build.build == number
+    assert (tmp_path / "out[1]").stat().st_mode & 0o077 == 0
+
+
+def test_two_texts_of_one_id_are_both_known_to_the_next_build(sink: str) -> None:
+    for _ in range(2):
+        with (build := Work(sink)).alone():
+            if not (known := build.judged("g")).size:
+                write(build, "a bakery")
+                write(build, "a restaurant")
+    assert known.tolist() == sorted(digest_of(Item(id="one", text=text)) for text in ("a bakery", "a restaurant"))
+
+
+def test_who_comes_back_to_earlier_preferences_begins_anew(sink: str) -> None:
+    begun = []
+    for likes in ("vegan food", "steak", "vegan food"):
+        config = EpicProcessorConfig(preferences={"ann": [f"I love {likes}."], "ben": ["I love trains."]})
+        with (build := Work(sink)).alone():
+            begun.append(_generations(build, config)[1])
+    assert len({members["ben"] for members in begun}) == 1
+    assert len({members["ann"] for members in begun}) == 3

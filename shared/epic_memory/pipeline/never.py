@@ -16,6 +16,7 @@ from epic_memory.pipeline.sensitive import about_topics, sensitive_topics
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
 from epic_memory.text.chunking import sentences
+from epic_memory.text.language import language_of
 from epic_memory.text.stems import content_stems
 from epic_memory.types import FloatArray
 
@@ -59,26 +60,35 @@ def write_rules(session: Session, rules: Rules) -> None:
     # Should writing fail, they are read again from the file.
     session.never = None
     session.store.check_writable()
-    stored = {"topics": rules.topics, "folders": rules.folders, "counts": dict(rules.counts)}
     with session.lock, session.store.transaction():
-        session.store.set_meta(**{_key(session): stored if rules.topics or rules.folders else None})
+        _put(session, rules)
     session.never = rules
+
+
+def _put(session: Session, rules: Rules) -> None:
+    stored = {"topics": rules.topics, "folders": rules.folders, "counts": dict(rules.counts)}
+    session.store.set_meta(**{_key(session): stored if rules.topics or rules.folders else None})
 
 
 def ruled_out(session: Session, texts: Sequence[str]) -> Effects[list[bool]]:
     """Tell for each text whether it is about a topic that is ruled out, and count those that are."""
     with session.lock:
-        rules = rules_of(session)
-    if not rules.topics or not texts:
+        topics = tuple(rules_of(session).topics)
+    if not topics or not texts:
         return [False] * len(texts)
-    about = yield from topics_of(session, rules, texts)
-    rules.counts.update(topic for found in about for topic in found)
+    about = yield from topics_of(session, topics, texts)
     if any(about):
-        write_rules(session, rules)
+        session.store.check_writable()
+        with session.lock, session.store.transaction():
+            # As they are now: others may have changed them while the texts were embedded.
+            session.never = None
+            rules = rules_of(session)
+            rules.counts.update(topic for found in about for topic in found if topic in rules.topics)
+            _put(session, rules)
     return list(map(bool, about))
 
 
-def topics_of(session: Session, rules: Rules, texts: Sequence[str]) -> Effects[list[list[str]]]:
+def topics_of(session: Session, topics: Sequence[str], texts: Sequence[str]) -> Effects[list[list[str]]]:
     """Return for each text the topics that one of its sentences is about.
 
     A sentence is about a topic if it has all of its words, is as near to it as to a preference that may matter, or is
@@ -86,22 +96,24 @@ def topics_of(session: Session, rules: Rules, texts: Sequence[str]) -> Effects[l
     """
     said = [sentences(text) or [text] for text in texts]
     flat = [sentence for several in said for sentence in several]
-    vectors: FloatArray = yield Embed(session.encoder, [*rules.topics, *flat], "embedding")
-    count = len(rules.topics)
+    vectors: FloatArray = yield Embed(session.encoder, [*topics, *flat], "embedding")
+    count = len(topics)
     near = np.asarray(vectors[count:] @ vectors[:count].T >= default_tau(session.encoder))
-    words = [set(content_stems(topic)) for topic in rules.topics]
+    words = [set(content_stems(topic)) for topic in topics]
     for row, sentence in enumerate(flat):
         stems = set(content_stems(sentence))
         near[row] |= [bool(topic) and topic <= stems for topic in words]
-    sensitive = [sensitive_topics(topic) for topic in rules.topics]
+    sensitive = [sensitive_topics(topic) for topic in topics]
     if any(sensitive):
         bundled = default_encoder()
         known = vectors[count:] if session.encoder.fingerprint == bundled.fingerprint else None
         about_life = about_topics((yield Embed(bundled, flat, "embedding")) if known is None else known)
+        # It knows English.
+        about_life &= np.array([language_of(sentence) in (None, "en") for sentence in flat])[:, None]
         near |= np.stack([about_life[:, numbers].any(axis=1) for numbers in sensitive], axis=1)
     ends = np.cumsum([len(several) for several in said])
     about = [np.flatnonzero(part.any(axis=0)) for part in np.split(near, ends[:-1])]
-    return [[rules.topics[place] for place in found] for found in about]
+    return [[topics[place] for place in found] for found in about]
 
 
 def _key(session: Session) -> str:

@@ -149,7 +149,7 @@ def _held_near(
             return None
         positions = None if options.preferences is None else space.positions(options.preferences)
         if options.keys == "instruction" or asked.mode == "paper":
-            vector = steering.steer_vector(query, only=positions, turns=False).vector
+            vector = steering.steer_vector(query, only=positions, turns=False, text=asked.query).vector
         started = clock.add("steering", started)
         allowed = space.allowed(asked.filter, positions, supporting=options.stance_policy == "only_supports")
         scope = _Scope(space, steering, query, vector, positions, allowed)

@@ -138,7 +138,7 @@ class QuerySteering:
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
-        return self.steer_vector(embed_query(self.encoder, query), kind=question_kind(query))
+        return self.steer_vector(embed_query(self.encoder, query), kind=question_kind(query), text=query)
 
     def steer_vector(
         self,
@@ -148,6 +148,7 @@ class QuerySteering:
         candidates: FloatArray | None = None,
         kind: QuestionKind | None = None,
         turns: bool = True,
+        text: str = "",
     ) -> SteeredQuery:
         """Steer E(q).
 
@@ -159,8 +160,9 @@ class QuerySteering:
             kind: Of the question, if it is known.
             turns: Whether raw texts are searched; False for an index of instructions: in signed mode the vector is t,
                 not q~.
+            text: The query's words: preferences may be called by other names than it.
         """
-        chosen = self.choose(query, only=only, candidates=candidates, kind=kind)
+        chosen = self.choose(query, only=only, candidates=candidates, kind=kind, text=text)
         return SteeredQuery(
             vector=self.moved(query, chosen, turns=turns) if chosen.rows else query,
             query=query,

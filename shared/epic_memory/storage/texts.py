@@ -110,9 +110,9 @@ class Texts(VectorTable):
         return self._lexical
 
     def turns(self) -> Turns | None:
-        """Return the turns of conversations among the texts; None if there were never any."""
+        """Return the turns of conversations among the texts; None if there were never any, or too many texts."""
         self.lexical()
-        return self._turns
+        return self._turns if len(self) <= MOST_WORDED else None
 
     def contents(self, rows: Sequence[int]) -> list[str]:
         """Return what texts say, with their titles."""

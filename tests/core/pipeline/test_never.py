@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from epic_memory import EpicMemory, Item, Preference, Settings
 from epic_memory.errors import InvalidInputError, ReadOnlyError
+from epic_memory.types import FloatArray
 from epic_memory.types.proposals import Proposal
 from helpers import HashEncoder
 
@@ -74,6 +76,30 @@ def test_a_rule_that_names_a_part_of_life_keeps_out_what_does_not_name_it(encode
     assert memory.never.topic_of("Nadia lent me her bike. I can't have penicillin.")
     assert memory.never.topic_of("The mortgage payment bounced again.")
     assert memory.never.topic_of("The hotel by the lake has a sauna.") is None
+
+
+def test_what_is_not_english_is_about_no_part_of_life_by_that(memory: EpicMemory) -> None:
+    memory.never.add("my religion")
+    assert memory.add(["卵は何分ゆでますか。", "明日は雨です。", "東京タワーは何メートルですか。"]).kept_out == 0
+
+
+def test_a_rule_that_another_process_adds_meanwhile_is_kept(path: Path) -> None:
+    class Meanwhile(HashEncoder):
+        other: EpicMemory | None = None
+
+        def encode(self, texts: Sequence[str]) -> FloatArray:
+            if self.other is not None:
+                other, self.other = self.other, None
+                other.never.add("salary")
+            return super().encode(texts)
+
+    encoder = Meanwhile()
+    with EpicMemory.open(path, encoder=encoder) as one, EpicMemory.open(path, encoder=HashEncoder()) as other:
+        one.never.add("Project Zebra")
+        encoder.other = other
+        assert one.add(["We spoke of projects, and of a zebra."]).kept_out == 1
+    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+        assert list(memory.never) == ["Project Zebra", "salary"] and memory.never.counts["Project Zebra"] == 1
 
 
 def test_a_narrow_rule_is_no_rule_about_all_of_a_part_of_life(memory: EpicMemory) -> None:

@@ -109,6 +109,21 @@ def test_a_small_table_is_searched_exactly() -> None:
     assert table.described() == "exact, 2 vectors"
 
 
+def test_turns_are_not_told_apart_among_too_many_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "MOST_WORDED", 60)
+    said = {"speaker": "Tom", "source": "a"}
+    turns = [Item(text=f"I moved to town {n}.", metadata={**said, "turn": n}) for n in range(50)]
+    notes = [f"Plain note {n} on trains." for n in range(100)]
+    found = []
+    for first, later in ((turns, notes), ([*turns, *notes], [])):
+        memory = EpicMemory(["I love trains."], settings=Settings(reserve="4 MB"))
+        memory.add(first)
+        memory.search("Where did Tom move?")
+        memory.add(later)
+        found.append([(hit.item.text, hit.score) for hit in memory.search("Where did Tom move?")])
+    assert found[0] == found[1]
+
+
 def test_a_memory_finds_the_same_facts_and_texts_and_says_how(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     topics = ("vegan cooking in Lisbon", "quiet hikes near Braga", "films of the sixties", "repairing old bicycles")
