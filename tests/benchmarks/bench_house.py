@@ -29,10 +29,10 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 25_770,
-    "lines of epic_scale": 2_900,
-    "lines of all packages": 64_610,
-    "lines of tests": 66_940,
+    "lines of epic_memory": 25_790,
+    "lines of epic_scale": 2_920,
+    "lines of all packages": 64_650,
+    "lines of tests": 67_010,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 35_400,

@@ -113,7 +113,7 @@ def topics_of(session: Session, topics: Sequence[str], texts: Sequence[str]) -> 
         near |= np.stack([about_life[:, numbers].any(axis=1) for numbers in sensitive], axis=1)
     ends = np.cumsum([len(several) for several in said])
     about = [np.flatnonzero(part.any(axis=0)) for part in np.split(near, ends[:-1])]
-    return [[topics[place] for place in found] for found in about]
+    return [[topics[place] for place in found.tolist()] for found in about]
 
 
 def _key(session: Session) -> str:
