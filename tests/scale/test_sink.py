@@ -124,7 +124,7 @@ def test_a_folder_with_brackets_in_its_name_is_a_sink_like_others(tmp_path: Path
     for number in (1, 2):
         with (build := Work(str(tmp_path / "out[1]"))).alone():
             assert build.build == number
-    assert (tmp_path / "out[1]").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "out[1]" / "work").stat().st_mode & 0o077 == 0
 
 
 def test_two_texts_of_one_id_are_both_known_to_the_next_build(sink: str) -> None:
