@@ -32,7 +32,7 @@ ALLOWED = {
     "lines of epic_memory": 25_790,
     "lines of epic_scale": 2_920,
     "lines of all packages": 64_650,
-    "lines of tests": 67_010,
+    "lines of tests": 67_040,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 35_400,

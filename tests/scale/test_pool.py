@@ -577,3 +577,11 @@ def test_an_older_file_is_migrated_by_the_first_turn_that_writes(
     assert not migrated
     fill(pool, "ann", "red wine again")
     assert migrated == [1] and len(texts(pool, "ann")) == 2
+
+
+@pytest.mark.parametrize("scheme", ["file", "local"])
+def test_the_address_of_a_folder_is_that_folder(tmp_path: Path, scheme: str) -> None:
+    with MemoryPool(f"{scheme}://{tmp_path}/pool") as pool, pool.get("ann") as memory:
+        memory.preferences.add("I like red wine")
+    with MemoryPool(tmp_path / "pool") as pool, pool.get("ann", read_only=True) as memory:
+        assert [each.text for each in memory.preferences] == ["I like red wine"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 
 from epic_memory import EpicMemory, Preference, SearchOptions, Settings
@@ -121,6 +122,15 @@ def test_a_preference_called_by_another_name_does_not_matter_for_the_name_alone(
     assert first.text == "I prefer small independent hotels"
     (first, chance), _ = memory.search(learn).matters
     assert first.text == "I'm learning Portuguese" and chance > 0.5
+
+
+def test_what_a_search_by_instructions_says_it_was_steered_by_has_steered_it() -> None:
+    memory = EpicMemory(["I'm learning Portuguese", "I love opera in Vienna"])
+    memory.add(["A Portuguese course in Porto.", "An opera house in Vienna."])
+    options = SearchOptions(keys="instruction")
+    for question in ("Where should I stay in Porto?", "What is there in Rome?", "Which opera should we see?"):
+        hits = memory.search(question, options=options)
+        assert bool(hits.steered_by) == (not np.allclose(hits.vector, hits.query, atol=1e-6)), question
 
 
 def test_a_fact_that_surely_answers_does_not_push_away_what_is_about_the_topic() -> None:
