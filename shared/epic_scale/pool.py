@@ -21,6 +21,7 @@ from typing_extensions import Self
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import InvalidInputError, StoreError
+from epic_memory.runtime.effects import finished
 from epic_memory.types import checked_k
 from epic_memory.verification import Verifier
 from epic_scale.entry import Entry
@@ -197,16 +198,7 @@ class MemoryPool:
         When cancelled, wait for it to finish before raising CancelledError.
         """
         call = copy_context().run
-        work = asyncio.get_running_loop().run_in_executor(self._threads, call, function, *arguments)
-        cancelled: asyncio.CancelledError | None = None
-        while not work.done():
-            try:
-                await asyncio.wait([work])
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled from work.exception()
-        return work.result()
+        return await finished(asyncio.get_running_loop().run_in_executor(self._threads, call, function, *arguments))
 
     def _open_file(self, entry: Entry) -> EpicMemory:
         settings = self._settings_of(entry.user_id)

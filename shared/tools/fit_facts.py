@@ -44,7 +44,7 @@ FOLDS, PARTS = 8, 4
 
 
 class Slot(NamedTuple):
-    """What is told of one thing: with its first value, with a second, that it is over; and questions."""
+    """Sentences about one thing: with its first value, with a second, that it is over; and questions."""
 
     first: list[str]
     new: list[str]

@@ -117,7 +117,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
 
 
 class _Scope(NamedTuple):
-    """What a search searches, and with what.
+    """The part of a memory that a search looks at, and the vectors it looks with.
 
     Attributes:
         query: E(q), shape `(d,)`.

@@ -27,7 +27,11 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     Raises:
         RuntimeError: if the function raises StopIteration, which a future cannot carry.
     """
-    work = asyncio.ensure_future(asyncio.to_thread(_guarded, function, *arguments))
+    return await finished(asyncio.ensure_future(asyncio.to_thread(_guarded, function, *arguments)))
+
+
+async def finished(work: asyncio.Future[T]) -> T:
+    """Return the result of work in a thread; when cancelled, wait for it to finish before raising CancelledError."""
     cancelled: asyncio.CancelledError | None = None
     while not work.done():
         try:
@@ -36,8 +40,7 @@ async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
             # The thread cannot be stopped; returning now would let it write unnoticed by the caller.
             cancelled = error
     if cancelled is not None:
-        work.exception()
-        raise cancelled
+        raise cancelled from work.exception()
     return work.result()
 
 

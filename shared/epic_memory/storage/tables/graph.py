@@ -20,7 +20,7 @@ from epic_memory.storage.memory_schema import ENTITIES
 from epic_memory.storage.sqlite.database import Repository
 
 OTHERWISE = np.uint32(2**31)
-"""What is added to the row of an entity that a passage spells differently."""
+"""Number added to the row of an entity that a passage spells differently."""
 
 
 class Graph(Repository):
