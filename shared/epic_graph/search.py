@@ -35,12 +35,12 @@ from epic_memory.pipeline.search import (
     prepared,
 )
 from epic_memory.pipeline.session import Session
+from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings
-from epic_memory.steering.question_kind import question_kind, recalls
+from epic_memory.steering.question_kind import QuestionKind, kind_of, recalls
 from epic_memory.steering.ranking import Verdicts
 from epic_memory.storage.namespace import Namespace
-from epic_memory.text.language import is_foreign
 from epic_memory.types import FloatArray, Hit, Hits, Preference
 from epic_memory.types.verdicts import penalties
 from epic_memory.types.weights import StageWeights
@@ -114,6 +114,7 @@ class Visited:
     cosines: dict[int, float]
     allowed: NDArray[np.int64] | None
     steered: SteeredQuery
+    kind: QuestionKind | None
     entities: list[tuple[str, float]]
     texts: list[str]
     preferences: tuple[Preference, ...]
@@ -158,7 +159,9 @@ def search(
         embeddings: FloatArray = yield from reader.texts.embedding(visited.texts, "telling apart")
         steering: QuerySteering = yield from reader.steerings.steering(visited.preferences, asked.mode)
         started = time.perf_counter()
-        said = steering.score_texts(vector, visited.texts, embeddings, scaled=False, kind=question_kind(asked.query))
+        said = steering.score_texts(
+            vector, visited.texts, embeddings, scaled=False, kind=visited.kind, text=asked.query
+        )
         clock.add("telling apart", started)
     if session.encoder is not encoder:  # the memory was embedded anew meanwhile
         return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
@@ -182,9 +185,8 @@ def _walked(
     space = session.space(asked.namespace)
     positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
     steering = session.steering_of(space, asked.mode)
-    steered = steering.steer_vector(
-        vector, only=positions, kind=question_kind(asked.query), turns=False, text=asked.query
-    )
+    kind = kind_of(session.encoder, asked.query, vector)
+    steered = steering.steer_vector(vector, only=positions, kind=kind, turns=False, text=asked.query)
     started = clock.add("steering", started)
     allowed = space.allowed(asked.filter, positions, supporting=asked.options.stance_policy == "only_supports")
     near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)
@@ -202,6 +204,10 @@ def _walked(
         items = session.store.items.at(rows)
         texts = [items[row].text for row in rows]
         clock.add("index", started)
+    # As in a memory, what is held about the query's topic helps to tell which preferences matter.
+    places = space.texts.places([space.item_of[row] for row, _ in near[: asked.k]])
+    about = space.texts.vectors[places[places >= 0]]
+    chosen = steering.choose(vector, only=positions, candidates=about, kind=kind, text=asked.query)
     total = sum(seeds.values())
     names = [(held.names.name_of[row], weight / total) for row, weight in seeds.items()]
     return Visited(
@@ -209,11 +215,10 @@ def _walked(
         cosines=cosines,
         allowed=allowed,
         steered=steered,
+        kind=kind,
         entities=sorted(names, key=lambda pair: -pair[1]),
         texts=texts,
-        matters=list(steering.choose(vector, only=positions, text=asked.query).matters)
-        if asked.mode == "signed"
-        else [],
+        matters=list(chosen.matters) if asked.mode == "signed" else [],
         preferences=tuple(space.preferences if positions is None else [space.preferences[row] for row in positions]),
     )
 
@@ -228,8 +233,8 @@ def _near(
     if asked.options.keys == "instruction":
         return best_entries(space, asked, vector, allowed)
     items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
-    encoder, preferences = session.encoder, (each.text for each in space.preferences)
-    foreign = is_foreign(asked.query, getattr(encoder, "languages", None), preferences)
+    encoder = session.encoder
+    foreign = is_foreign_to(encoder, asked.query, space.preferences)
     found = candidates(space, encoder, asked.query, vector, asked.k, entries=allowed, items=items, foreign=foreign)
     rows_of = _allowed_rows(space, allowed)
     prefers = asked.options.stance_policy == "prefer"
@@ -280,7 +285,7 @@ def _yielding(
     space: Namespace, asked: Search, visited: Visited, best: list[tuple[int, float]]
 ) -> list[tuple[int, float]]:
     """Return passages with those that conflict with a preference below others that answer, as in a memory."""
-    if asked.options.stance_policy == "any" or recalls(question_kind(asked.query)) or not best:
+    if asked.options.stance_policy == "any" or recalls(visited.kind) or not best:
         return best
     items = [space.item_of[row] for row, _ in best]
     verdicts = Verdicts.of([space.stances(item) for item in items], visited.preferences, {})

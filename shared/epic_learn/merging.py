@@ -158,9 +158,7 @@ def _conflict(text: str, old: str, ends: Any) -> Proposal:
 def _rule_out(session: Session, lines: Sequence[Line]) -> list[str]:
     with session.lock:
         rules = rules_of(session)
-    about = (
-        run(topics_of(session, tuple(rules.topics), [line["text"] for line in lines])) if rules.topics and lines else []
-    )
+    about = run(topics_of(session, tuple(rules.topics), [line["text"] for line in lines]))
     return [lines[place]["id"] for place, topics in enumerate(about) if topics]
 
 

@@ -26,7 +26,7 @@ from epic_memory.memory import EpicMemory
 from epic_memory.runtime.batching import storable
 from epic_memory.runtime.effects import Effects
 from epic_memory.steering.query_steering import QuerySteering, Steerings
-from epic_memory.steering.question_kind import question_kind, recalls
+from epic_memory.steering.question_kind import kind_of, recalls
 from epic_memory.steering.ranking import Verdicts
 from epic_memory.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
 from epic_memory.types.verdicts import Judged, Stances, penalties
@@ -155,8 +155,8 @@ class Reranker:
             steering: QuerySteering = yield from steerings.steering(preferences, self.memory.settings.steering)
             asked: FloatArray = yield Embed(steerings.encoder, [query], "", query=True)
             vectors: FloatArray = yield Embed(steerings.encoder, [one.text for one in found], "")
-            kind = question_kind(query)
-            steered = steering.steer_vector(asked[0], kind=kind)
+            kind = kind_of(steerings.encoder, query, asked[0])
+            steered = steering.steer_vector(asked[0], kind=kind, text=query)
             weights = {one.preference.id: steered.strength * one.weight for one in steered.preferences}
             stances: list[Stances] = [{facts["preference"]: _stance(facts) for facts in one.guidance} for one in found]
             judged_so = Verdicts.of(stances, preferences, weights, not recalls(kind))

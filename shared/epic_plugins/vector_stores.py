@@ -25,7 +25,7 @@ from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import EncoderError, InvalidInputError
 from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings
-from epic_memory.steering.question_kind import question_kind, recalls
+from epic_memory.steering.question_kind import kind_of, recalls
 from epic_memory.steering.ranking import Verdicts, stances_in
 from epic_memory.steering.relevance import default_floor
 from epic_memory.types import FloatArray, Preference, Stance, checked_k
@@ -155,8 +155,8 @@ class SteeredSearch:
                 f"The query's embedding has {len(unit)} numbers, those of the preferences {steering.vectors.shape[1]}."
                 " Check the model: both have to be of one kind."
             )
-        kind = question_kind(query) if query else None
-        steered = steering.steer_vector(unit, kind=kind)
+        kind = kind_of(self.encoder, query, unit)
+        steered = steering.steer_vector(unit, kind=kind, text=query)
         ranked: dict[str, Any] = {}
         if steering.mode == "signed" and self.overfetch > 1:
             ranked = {"query": steered, "preferences": tuple(steering.preferences), "decide": not recalls(kind)}

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from epic_memory import Settings
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import MissingExtraError
-from epic_scale.judging import Judge, Judgement, judged_rows
+from epic_scale.judging import KINDS, Judge, judged_rows
 from epic_scale.people import People, preferences_of
 
 Judged: TypeAlias = list[list[dict[str, Any]]]
@@ -59,8 +59,8 @@ def epic_keep(
         import daft
     except ImportError:
         raise MissingExtraError("daft", "daft") from None
-    kinds = {"keep": daft.DataType.bool(), "confidence": daft.DataType.float64(), "score": daft.DataType.float64()}
-    fields = {name: kinds.get(name, daft.DataType.string()) for name in Judgement.__dataclass_fields__}
+    types = {str: daft.DataType.string(), bool: daft.DataType.bool(), float: daft.DataType.float64()}
+    fields = {name: types[kind] for name, kind in KINDS.items()}
 
     @daft.cls
     class Keeping:

@@ -45,6 +45,15 @@ class Judgement:
     error: str = ""
 
 
+KINDS: dict[str, type] = {
+    **dict.fromkeys(Judgement.__dataclass_fields__, str),
+    "keep": bool,
+    "confidence": float,
+    "score": float,
+}
+"""The columns of judgements, with the type of each."""
+
+
 @dataclass
 class Judge:
     """A judge of chunks for some people.

@@ -141,8 +141,9 @@ class MemoryPool:
                 with _inside(entry):
                     yield memory
             finally:
-                with _heeding():
-                    await self._in_thread(self._opened.save, entry)
+                if self._root.is_remote:  # a local file is in its place
+                    with _heeding():
+                        await self._in_thread(self._opened.save, entry)
         finally:
             if self._opened.end(entry):
                 await self._in_thread(self._opened.close_leaving)

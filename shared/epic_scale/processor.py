@@ -14,7 +14,7 @@ from epic_memory import Settings
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.types import checked_k
-from epic_scale.judging import Judge, Judgement, judged_rows
+from epic_scale.judging import KINDS, Judge, judged_rows
 from epic_scale.people import People, preferences_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]
 Preferences: TypeAlias = Any
 """A dataset or rows of `user` and `preference`, a mapping from users to lists of texts, or the path of a file."""
-COLUMNS = tuple(Judgement.__dataclass_fields__)
+COLUMNS = tuple(KINDS)
 """The columns that a row gains."""
 
 
@@ -241,5 +241,4 @@ def read(path: str | Sequence[str], storage_options: dict[str, Any] | None = Non
 def _type(name: str) -> Any:
     import pyarrow as pa
 
-    kinds = {"keep": pa.bool_(), "confidence": pa.float64(), "score": pa.float64()}
-    return kinds.get(name, pa.string())
+    return {str: pa.string(), bool: pa.bool_(), float: pa.float64()}[KINDS[name]]

@@ -198,25 +198,25 @@ class Work:
 
     def judged(self, generation: str) -> NDArray[np.int64]:
         """Return the digests of the chunks that were judged, as the last build with their ids found them, ascending."""
-        files = [path for some in self.rows(generation) for path in some]
-        tables = [self.read(path, ["key", "digest"]) for path in files]
-        builds = np.repeat([_build_of(path) for path in files], [len(table) for table in tables]).astype(np.int64)
-        keys, digests = (
-            np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)])
-            for name in ("key", "digest")
-        )
+        keys, digests, builds = self._versions([path for files in self.rows(generation) for path in files])
         known, places = np.unique(keys, return_inverse=True)
         last = np.zeros(len(known), dtype=np.int64)
         np.maximum.at(last, places, builds)
         return np.sort(digests[builds == last[places]])
 
-    def _newest(self, files: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the keys of the ids in files of rows, ascending, and for each the digest that comes last."""
-        tables = [self.read(path, ["key", "digest"]) for path in sorted(files)]
+    def _versions(self, files: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the keys, digests and builds of all rows of files."""
+        tables = [self.read(path, ["key", "digest"]) for path in files]
         keys, digests = (
             np.concatenate([np.empty(0, np.int64), *(table[name].to_numpy() for table in tables)])
             for name in ("key", "digest")
         )
+        counts = np.array([len(table) for table in tables], dtype=np.intp)
+        return keys, digests, np.repeat(np.array([_build_of(path) for path in files], dtype=np.int64), counts)
+
+    def _newest(self, files: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the keys of the ids in files of rows, ascending, and for each the digest that comes last."""
+        keys, digests, _ = self._versions(sorted(files))
         order = np.argsort(keys, kind="stable")
         last = np.append(np.diff(keys[order]) != 0, True)[: len(order)]
         return keys[order][last], digests[order][last]

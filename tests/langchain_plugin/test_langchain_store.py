@@ -33,7 +33,7 @@ from epic_langchain import EpicEmbeddings
 from epic_langchain.agents import EpicStore
 from epic_memory import Preference
 from epic_memory.collection import Collection, Key, Record
-from epic_memory.errors import DamagedError, InvalidInputError, MemoryClosedError
+from epic_memory.errors import DamagedError, InvalidInputError, MemoryClosedError, StoreError
 from epic_memory.storage.sqlite.database import Database
 from helpers import HashEncoder, both
 from tables import table
@@ -674,3 +674,9 @@ async def test_each_user_has_preferences(search: Callable[..., Any], request: py
     assert asked == [("users", "anna"), ("users", "bob")]
     # Never on the event loop.
     assert (threads == {threading.get_ident()}) is (request.node.callspec.params["search"] == "search")
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Some text that is no database at all.")
+    with pytest.raises(StoreError):
+        EpicStore(tmp_path / "text.txt")

@@ -27,6 +27,7 @@ def test_messages_of_many_shapes_are_read(row: dict[str, Any]) -> None:
     read = read_conversation(row["messages"], **({"user": row["user"]} if "user" in row else {}))
     assert [[turn.role, turn.speaker, turn.text, turn.time, turn.number] for turn in read.turns] == row["turns"]
     assert +read.unusable == row["unusable"]
+    assert "source" not in row or {turn.source for turn in read.turns} == {row["source"]}
 
 
 @pytest.mark.parametrize(
@@ -194,3 +195,12 @@ def test_a_message_by_itself_is_read() -> None:
 def test_the_name_of_a_file_is_no_memory() -> None:
     with pytest.raises(InvalidInputError, match="memory must be an EpicMemory, not str"):
         add_conversation("me.epic", "Ann: hello")  # type: ignore[arg-type]
+
+
+def test_a_conversation_goes_in_as_role_and_content_lines() -> None:
+    memory = EpicMemory(["I like red wine"])
+    said = [{"role": "user", "content": "I drank red wine"}, {"role": "assistant", "content": "Red wine, how nice."}]
+    assert add_conversation(memory, said).kept == 1
+    (hit,) = memory.search("wine")
+    assert hit.item.text == "user: I drank red wine\nassistant: Red wine, how nice."
+    assert add_conversation(memory, [{"role": "user"}]).unusable == {"messages without text": 1}

@@ -9,10 +9,11 @@ from typing import Any
 
 
 @cache
-def _lines(file: Path) -> list[dict[str, Any]]:
+def lines(file: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file with one JSON object a line."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def table(test_file: str, name: str) -> list[Any]:
     """Return the rows of a table in the `.jsonl` file that is called as a test file is: values, or lists of them."""
-    return [each["row"] for each in _lines(Path(test_file).with_suffix(".jsonl")) if each["of"] == name]
+    return [each["row"] for each in lines(Path(test_file).with_suffix(".jsonl")) if each["of"] == name]

@@ -22,11 +22,12 @@ from epic_memory.errors import EncoderMismatchError, EpicError
 from epic_memory.filters import Filter
 from epic_memory.pipeline.candidates import candidates, least_topic
 from epic_memory.pipeline.ranking import ranked, verdicts_on
+from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.retention.budget import budget_in
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.steering.query_steering import QuerySteering, Steerings
-from epic_memory.steering.question_kind import question_kind
+from epic_memory.steering.question_kind import kind_of
 from epic_memory.steering.ranking import votes
 from epic_memory.storage.codecs import packed, rounded
 from epic_memory.storage.memory_schema import MEMORY
@@ -34,7 +35,6 @@ from epic_memory.storage.sqlite.files import encoder_in
 from epic_memory.storage.sqlite.locking import Passphrase, key_of
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.collections import Key, Record, Records, keys_of
-from epic_memory.text.language import is_foreign
 from epic_memory.types import FloatArray, Preference, checked_k, checked_string
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.modes import Mode, checked_mode
@@ -387,17 +387,17 @@ class Collection:
         """Find the k best records as a memory ranks them; in the paper's mode those nearest to q~ by any key."""
         if not self._loaded.vectors:
             return Matches([], vector)
-        steered = steerer.steer_vector(vector)
         if steerer.mode != "signed":
+            steered = steerer.steer_vector(vector)
             nearest = self._loaded.nearest(steered.vector, k, only, instructed=True)
             return Matches(nearest, steered.vector, [one.preference.text for one in steered.preferences])
         shelf, preferences = self._loaded, steerer.preferences
-        foreign = is_foreign(query, getattr(self.encoder, "languages", None), (one.text for one in preferences))
-        kind = None if foreign else question_kind(query)
+        foreign = is_foreign_to(self.encoder, query, preferences)
+        kind = None if foreign else kind_of(self.encoder, query, vector)
         records, entries = shelf.allowed(only)
         found = candidates(shelf, self.encoder, query, vector, k, entries=entries, items=records, foreign=foreign)
         if not found.rows:
-            return Matches([], steered.vector)
+            return Matches([], vector)
         near = found.only(found.topics >= least_topic(self.encoder, found.topics, len(shelf.texts), "auto", kind))
         judged = votes(near.stances, near.topics, preferences)
         chosen = steerer.choose(vector, candidates=near.vectors, kind=kind, votes=judged, text=query)
@@ -405,7 +405,8 @@ class Collection:
         order = np.lexsort((np.array(found.rows), -scores))[:k].tolist()
         rows = [found.rows[place] for place in order]
         matches = shelf.matches(rows, scores[order].tolist(), list(found.vectors[order]))
-        return Matches(matches, steered.vector, [preferences[row].text for row in chosen.rows])
+        moved = steerer.moved(vector, chosen, turns=True) if chosen.rows else vector
+        return Matches(matches, moved, [preferences[row].text for row in chosen.rows])
 
     @contextmanager
     def _searching(self, *, checked: bool) -> Iterator[None]:

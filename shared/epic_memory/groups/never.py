@@ -48,11 +48,7 @@ class MemoryNever(Live[str]):
     def topic_of(self, text: str) -> str | None:
         """Return the topic that keeps a text out, or None."""
         rules = self._rules()
-        found = (
-            run(topics_of(self._session, tuple(rules.topics), [checked_text(text, "The text")]))
-            if rules.topics
-            else [[]]
-        )
+        found = run(topics_of(self._session, tuple(rules.topics), [checked_text(text, "The text")]))
         return next(iter(found[0]), None)
 
     def add(self, topic: str) -> None:

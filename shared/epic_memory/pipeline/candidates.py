@@ -315,7 +315,7 @@ def relevant_among(
     shelf: Shelf,
     found: Candidates,
     encoder: object,
-    gained: FloatArray | float,
+    gained: FloatArray,
     min_score: float | str | None,
     kind: QuestionKind | None,
 ) -> tuple[NDArray[np.bool_], bool]:
@@ -325,7 +325,7 @@ def relevant_among(
         shelf, found, encoder, min_score, kind: As for `candidates` and `least_topic`.
         gained: What topics gain by verdicts, shape `(n,)`: what suits the user need not be as near as the best one.
     """
-    fitting = found.topics + np.float32(gained)
+    fitting = found.topics + gained
     least = least_topic(encoder, fitting, len(shelf.texts), min_score, kind)
     keep: NDArray[np.bool_] = fitting >= least
     if not fitting.max(initial=-np.inf) >= least:

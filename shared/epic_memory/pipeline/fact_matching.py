@@ -11,7 +11,7 @@ same way. Words are near by the bundled encoder's table, whichever encoder the m
 for it (`shared/tools/fit_facts.py`).
 
 A fact that is lost is worse than one that is held twice. So only a plain statement about the same subject changes or
-ends a fact (`text.plain_statements`), and only the same words repeat one; what else seems to change or to repeat one is
+ends a fact (`text.statement_pairs`), and only the same words repeat one; what else seems to change or to repeat one is
 held beside it, and proposed. Nothing seems to be a repetition that has a value, a name or a sign of a change of its
 own.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.tags import tagged
 from epic_memory.pipeline.verify import VerdictBatches, batch_of
+from epic_memory.preferences.foreign import languages_known
 from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.telemetry import Progress, counts_of, span
 from epic_memory.storage.namespace import Namespace
@@ -34,9 +35,6 @@ from epic_memory.storage.tables.items import version_of
 from epic_memory.text.language import foreign_among
 from epic_memory.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_memory.types.reports import NotKept
-
-if TYPE_CHECKING:
-    from epic_memory.lm.budget import ModelBudget
 
 _SMALL_SAMPLE = 100
 # Most items of a batch whose language is determined.
@@ -75,7 +73,7 @@ def add_batch(
         # If a new version is ruled out, the earlier one goes too.
         gone_ids = [*gone_ids, *({item.id for item in fresh} - {item.id for item in allowed})]
         fresh = allowed
-    known_languages = getattr(encoder, "languages", None)
+    known_languages = languages_known(encoder)
     if fresh and known_languages is not None:
         for language, count in foreign_among([item.text for item in fresh], known_languages, _LOOKED_AT).items():
             report.foreign[language] = report.foreign.get(language, 0) + count
@@ -115,8 +113,6 @@ def add_batch(
 
 def _allowed(session: Session, items: list[Item], report: BuildReport) -> Effects[list[Item]]:
     """Return the items that are about no topic that is ruled out, and count the others."""
-    if session.never is not None and not session.never.topics:
-        return items
     out = yield from ruled_out(session, [item.content for item in items])
     report.kept_out += sum(out)
     return [item for item, is_out in zip(items, out, strict=True) if not is_out]
@@ -208,9 +204,10 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
     yield from settle(session, encoder, candidates, report, clock, progress, retried=True)
 
 
-def resume(session: Session, budget: ModelBudget) -> None:
+def resume(session: Session) -> None:
     """Have what waits verified in the background, on a day whose model's budget nobody has touched yet."""
-    if not budget.is_new_day or not session.store.retry_queue.count(session.namespace):
+    budget = session.model_budget
+    if budget is None or not budget.is_new_day or not session.store.retry_queue.count(session.namespace):
         return
     clock = Clock()
     steps = retry(session, BuildReport(), clock, Progress())

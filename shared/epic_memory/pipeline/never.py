@@ -16,7 +16,7 @@ from epic_memory.pipeline.sensitive import about_topics, sensitive_topics
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
 from epic_memory.text.chunking import sentences
-from epic_memory.text.language import language_of
+from epic_memory.text.language import ENGLISH, language_of
 from epic_memory.text.stems import content_stems
 from epic_memory.types import FloatArray
 
@@ -74,8 +74,6 @@ def ruled_out(session: Session, texts: Sequence[str]) -> Effects[list[bool]]:
     """Tell for each text whether it is about a topic that is ruled out, and count those that are."""
     with session.lock:
         topics = tuple(rules_of(session).topics)
-    if not topics or not texts:
-        return [False] * len(texts)
     about = yield from topics_of(session, topics, texts)
     if any(about):
         session.store.check_writable()
@@ -94,11 +92,14 @@ def topics_of(session: Session, topics: Sequence[str], texts: Sequence[str]) -> 
     A sentence is about a topic if it has all of its words, is as near to it as to a preference that may matter, or is
     about a part of life that the topic names (`sensitive`).
     """
+    if not topics or not texts:
+        return [[] for _ in texts]
+    encoder = session.encoder
     said = [sentences(text) or [text] for text in texts]
     flat = [sentence for several in said for sentence in several]
-    vectors: FloatArray = yield Embed(session.encoder, [*topics, *flat], "embedding")
+    vectors: FloatArray = yield Embed(encoder, [*topics, *flat], "embedding")
     count = len(topics)
-    near = np.asarray(vectors[count:] @ vectors[:count].T >= default_tau(session.encoder))
+    near = np.asarray(vectors[count:] @ vectors[:count].T >= default_tau(encoder))
     words = [set(content_stems(topic)) for topic in topics]
     for row, sentence in enumerate(flat):
         stems = set(content_stems(sentence))
@@ -106,10 +107,10 @@ def topics_of(session: Session, topics: Sequence[str], texts: Sequence[str]) -> 
     sensitive = [sensitive_topics(topic) for topic in topics]
     if any(sensitive):
         bundled = default_encoder()
-        known = vectors[count:] if session.encoder.fingerprint == bundled.fingerprint else None
+        known = vectors[count:] if encoder.fingerprint == bundled.fingerprint else None
         about_life = about_topics((yield Embed(bundled, flat, "embedding")) if known is None else known)
-        # It knows English.
-        about_life &= np.array([language_of(sentence) in (None, "en") for sentence in flat])[:, None]
+        for row in np.flatnonzero(about_life.any(axis=1)).tolist():
+            about_life[row] &= language_of(flat[row]) in (None, ENGLISH)  # it knows English
         near |= np.stack([about_life[:, numbers].any(axis=1) for numbers in sensitive], axis=1)
     ends = np.cumsum([len(several) for several in said])
     about = [np.flatnonzero(part.any(axis=0)) for part in np.split(near, ends[:-1])]

@@ -28,8 +28,7 @@ Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Effects[None]]
 def add_items(session: Session, items: Items, *, light: bool = True, progress: bool | OnBatch = False) -> BuildReport:
     """Offer items to a memory, each batch committed; see `EpicMemory.add`."""
     report, clock = _begun(session)
-    if session.model_budget is not None:
-        resume(session, session.model_budget)
+    resume(session)
     with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
         for batch in batches(items):
             run(add_batch(session, batch, report, clock, bar, light=light), clock)
@@ -44,8 +43,7 @@ async def aadd_items(
 ) -> BuildReport:
     """As `add_items`, without blocking the event loop; also takes an asynchronous iterable."""
     report, clock = _begun(session)
-    if session.model_budget is not None:
-        resume(session, session.model_budget)
+    resume(session)
     with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
         async for batch in abatches(items):
             await arun(add_batch(session, batch, report, clock, bar, light=light), clock)

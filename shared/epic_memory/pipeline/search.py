@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.encoders.base import Embed, Encoder, checked_vector
-from epic_memory.encoders.static import default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.filters import Filter, checked_filter
 from epic_memory.pipeline.candidates import Candidates, candidates, facts_among, least_topic, relevant_among
@@ -19,14 +18,14 @@ from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
 from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, unjudged
 from epic_memory.pipeline.ranking import distinct, ranked, verdicts_on
 from epic_memory.pipeline.session import Session
+from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.telemetry import counts_of_search, span
-from epic_memory.steering.query_steering import Chosen, QuerySteering
-from epic_memory.steering.question_kind import QuestionKind, kind_by_embedding, question_kind
+from epic_memory.steering.query_steering import Chosen, QuerySteering, SteeredQuery
+from epic_memory.steering.question_kind import kind_of
 from epic_memory.steering.ranking import Verdicts, votes
 from epic_memory.steering.relevance import default_floor
 from epic_memory.storage.namespace import Namespace
-from epic_memory.text.language import is_foreign
 from epic_memory.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_memory.types.modes import Mode
 from epic_memory.types.search_options import SearchOptions, checked_options
@@ -149,12 +148,13 @@ def _held_near(
             return None
         positions = None if options.preferences is None else space.positions(options.preferences)
         if options.keys == "instruction" or asked.mode == "paper":
-            vector = steering.steer_vector(query, only=positions, turns=False, text=asked.query).vector
+            steered = steering.steer_vector(query, only=positions, turns=False, text=asked.query)
+            vector = steered.vector
         started = clock.add("steering", started)
         allowed = space.allowed(asked.filter, positions, supporting=options.stance_policy == "only_supports")
         scope = _Scope(space, steering, query, vector, positions, allowed)
         if options.keys == "instruction":
-            found: tuple[Hits, Unjudged] = _by_instruction(session, asked, scope), ()
+            found: tuple[Hits, Unjudged] = _by_instruction(session, asked, scope, steered), ()
         else:
             found = _by_text(session, asked, scope)
         clock.add("index", started)
@@ -165,15 +165,15 @@ def _by_text(session: Session, asked: Search, scope: _Scope) -> tuple[Hits, Unju
     """Find candidates by text and exact words, choose the preferences that matter, rank, and merge entries."""
     space, encoder, min_score = scope.space, session.encoder, asked.options.min_score
     items = None if scope.allowed is None else _items_allowed(asked, scope, scope.allowed)
-    turns = space.texts.turns()
+    turns = space.texts.turns() if asked.query else None
     of_months = None if turns is None else turns.of_months(asked.query)
     if of_months is not None:  # asked for by a month and no topic
         items, min_score = of_months if items is None else of_months & items, None
-    foreign = is_foreign(asked.query, getattr(encoder, "languages", None), (each.text for each in space.preferences))
+    foreign = is_foreign_to(encoder, asked.query, space.preferences)
     found = candidates(
         space, encoder, asked.query, scope.vector, asked.k, entries=scope.allowed, items=items, foreign=foreign
     )
-    kind = None if foreign else _kind_of(encoder, asked.query, scope.query)
+    kind = None if foreign else kind_of(encoder, asked.query, scope.query)
     needed = kind if kind is None or space.preferences else kind.of_documents()
     if found.lifts[1].any():  # who names a speaker asks what was said, in whatever words: "When did Tom move?"
         needed = None
@@ -227,9 +227,9 @@ def _ranked(
     return hits, unjudged(session, space, [near.rows[place] for place in order[:FOUND]], hits.matters)
 
 
-def _by_instruction(session: Session, asked: Search, scope: _Scope) -> Hits:
+def _by_instruction(session: Session, asked: Search, scope: _Scope, steered: SteeredQuery) -> Hits:
     """Find entries by their instructions alone, as the paper does."""
-    space, preferences = scope.space, scope.steering.preferences
+    space = scope.space
     best, cosines = best_entries(space, asked, scope.vector, scope.allowed)
     least = asked.options.min_score if isinstance(asked.options.min_score, float) else -np.inf
     best = [(row, score) for row, score in best if score >= least]
@@ -237,16 +237,14 @@ def _by_instruction(session: Session, asked: Search, scope: _Scope) -> Hits:
     near = float(space.index.vector(best[0][0]) @ scope.query) if best else -1.0
     # Facts of the user have no instructions: they are found by their text, and are no hits here.
     facts = fact_hits(space, scope.query, facts_by_text(session, space, asked, scope.query))
-    chosen = scope.steering.choose(scope.query, only=scope.positions, text=asked.query)
-    each = zip(chosen.rows, chosen.similarities, chosen.weights, strict=True)
     items = [(space.item_of[row], score) for row, score in best]
     return Hits(
         made_hits(space, scope.vector, items, scope.allowed, cosines=cosines),
         vector=scope.vector,
         query=scope.query,
         vectors=[space.index.vector(row) for row, _ in best],
-        steered_by=[(preferences[row].text, cosine, share) for row, cosine, share in each],
-        matters=chosen.matters,
+        steered_by=[(one.preference.text, one.similarity, one.weight) for one in steered.preferences],
+        matters=steered.matters,
         relevant=near >= default_floor(session.encoder) or bool(facts),
         facts=facts,
     )
@@ -259,17 +257,9 @@ def facts_by_text(session: Session, space: Namespace, asked: Search, vector: Flo
         return []
     none, encoder = np.empty(0, dtype=np.int64), session.encoder
     found = candidates(space, encoder, asked.query, vector, 1, entries=none, items=frozenset(facts))
-    kind = _kind_of(encoder, asked.query, vector)
+    kind = kind_of(encoder, asked.query, vector)
     least = least_topic(encoder, found.topics, len(space.texts), "auto", kind)
     return facts_among(space, found.only(found.topics >= least), encoder)
-
-
-def _kind_of(encoder: Encoder, query: str, vector: FloatArray) -> QuestionKind | None:
-    """Return the kind of the question, if it has words that tell; E(q) is not encoded again by the same encoder."""
-    if not query:
-        return None
-    bundled = encoder.fingerprint == default_encoder().fingerprint
-    return question_kind(query, vector if bundled else None) or kind_by_embedding(encoder, vector)
 
 
 def _items_allowed(asked: Search, scope: _Scope, allowed: NDArray[np.int64]) -> frozenset[int] | None:
@@ -310,7 +300,7 @@ def checked_search(
         query=words,
         vector=vector,
         k=checked_k(k),
-        filter=None if filter is None else checked_filter(filter),
+        filter=checked_filter(filter),
         namespace=session.namespace if namespace is None else checked_text(namespace, "The namespace"),
         mode=session.settings.steering if options.steering is None else options.steering,
         options=options,

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.parser import language_not_read
-from epic_memory.text.language import ADVICE, ENGLISH, named
+from epic_memory.text.language import ADVICE, ENGLISH, is_foreign, named
 from epic_memory.types import BuildReport, Preference
 
 
@@ -15,6 +15,11 @@ def languages_known(encoder: Encoder) -> AbstractSet[str] | None:
     """Return the ISO codes of the languages that an encoder knows, or None if it does not state them."""
     known: AbstractSet[str] | None = getattr(encoder, "languages", None)
     return known
+
+
+def is_foreign_to(encoder: Encoder, query: str, preferences: Iterable[Preference]) -> bool | None:
+    """Tell, as `is_foreign` does, whether an encoder does not know the language of a query beside preferences."""
+    return is_foreign(query, languages_known(encoder), (preference.text for preference in preferences))
 
 
 def warn_of_unread(report: BuildReport, preferences: Iterable[Preference], encoder: Encoder) -> None:

@@ -20,7 +20,7 @@ from epic_memory.preferences.evidence import AspectEmbeddings
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Effects, run
 from epic_memory.steering.paper import nearest_preference, steered
-from epic_memory.steering.question_kind import QuestionKind, question_kind
+from epic_memory.steering.question_kind import QuestionKind, kind_of
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.modes import Mode, checked_mode
 from epic_memory.types.validation import checked_tau
@@ -53,6 +53,7 @@ class SteeredQuery:
         nearest: The highest Sim(E(q), E(p)), in [-1, 1]; None without preferences.
         strength: How much steering counts altogether, in [0, 1]: less than 1 if even the most relevant preference only
             just matters and no floor was given.
+        matters: All preferences that may matter, as of `Chosen`.
     """
 
     vector: FloatArray
@@ -60,6 +61,7 @@ class SteeredQuery:
     preferences: tuple[SteeringPreference, ...]
     nearest: float | None
     strength: float = 1.0
+    matters: tuple[tuple[Preference, float], ...] = ()
 
 
 class Chosen(NamedTuple):
@@ -138,7 +140,8 @@ class QuerySteering:
 
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
-        return self.steer_vector(embed_query(self.encoder, query), kind=question_kind(query), text=query)
+        vector = embed_query(self.encoder, query)
+        return self.steer_vector(vector, kind=kind_of(self.encoder, query, vector), text=query)
 
     def steer_vector(
         self,
@@ -172,6 +175,7 @@ class QuerySteering:
             ),
             nearest=chosen.nearest,
             strength=chosen.strength,
+            matters=chosen.matters,
         )
 
     def choose(
@@ -190,7 +194,7 @@ class QuerySteering:
             query: E(q), a unit vector of shape `(d,)`.
             only: Rows of the preferences that may steer; default: all.
             candidates: Embeddings of the texts to choose from, shape `(n, d)`; signed mode heeds them and what follows.
-            kind: Of the question (`question_kind`), if it is known: to some kinds no preference matters.
+            kind: Of the question (`kind_of`), if it is known: to some kinds no preference matters.
             votes: For each preference the share, in [0, 1], of what was found that was judged to follow or break it
                 (`ranking.votes`), shape `(m,)`.
             text: The query's words: preferences may be called by other names than it.
@@ -218,8 +222,9 @@ class QuerySteering:
         """
         if isinstance(texts, str):
             raise InvalidInputError("score ranks several texts; give a list of them.")
-        vector, kind = embed_query(self.encoder, query), question_kind(query)
-        return self.score_texts(vector, texts, embed(self.encoder, texts), kind=kind)
+        vector = embed_query(self.encoder, query)
+        kind = kind_of(self.encoder, query, vector)
+        return self.score_texts(vector, texts, embed(self.encoder, texts), kind=kind, text=query)
 
     def score_texts(
         self,
@@ -229,6 +234,7 @@ class QuerySteering:
         *,
         scaled: bool = True,
         kind: QuestionKind | None = None,
+        text: str = "",
     ) -> FloatArray:
         """Return scores as `score` does, for a query and texts that are already encoded.
 
@@ -238,6 +244,7 @@ class QuerySteering:
             vectors: Their embeddings, shape `(len(texts), d)`.
             scaled: Whether the scores are brought back to the scale of a cosine.
             kind: Of the question, if it is known.
+            text: The query's words, as for `choose`.
         """
         scores: FloatArray = vectors @ self.steer_vector(query).vector
         return scores

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 
+from epic_memory.encoders.base import Encoder
 from epic_memory.encoders.static import default_encoder
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
@@ -137,24 +138,22 @@ def question_kind(question: str, vector: FloatArray | None = None) -> QuestionKi
     return _of_odds(model.bias + vector @ model.embedding + model.words[rows].sum(axis=0))
 
 
-@runtime_checkable
-class KnowsKinds(Protocol):
-    """Encoder whose embedding of a question tells its kind, in every language that it knows.
+def kind_of(encoder: Encoder, question: str, vector: FloatArray) -> QuestionKind | None:
+    """Return the kind of a question by its words, or in other languages by its embedding E(q), shape `(d,)`.
 
-    Attributes:
-        kinds: Weights of an embedding, shape `(d, 5)`, and biases, shape `(5,)`, of KINDS.
+    None if neither tells. An encoder whose embeddings tell has `kinds`: weights of an embedding, shape `(d, 5)`, and
+    biases, shape `(5,)`.
     """
-
-    kinds: tuple[FloatArray, FloatArray]
-
-
-def kind_by_embedding(encoder: object, vector: FloatArray) -> QuestionKind | None:
-    """Return the kind of a question by its embedding E(q), shape `(d,)`; None if the encoder knows no kinds."""
-    if not isinstance(encoder, KnowsKinds):
+    if not question:
         return None
-    embedding, bias = encoder.kinds
-    doubt, told = QuestionWeights.shipped().doubt, _of_odds(bias + vector @ embedding)
-    return QuestionKind(*((1.0 - doubt) * one + doubt * other for one, other in zip(told, any_kind(), strict=True)))
+    bundled = encoder.fingerprint == default_encoder().fingerprint
+    told = question_kind(question, vector if bundled else None)
+    kinds: tuple[FloatArray, FloatArray] | None = getattr(encoder, "kinds", None)
+    if told is not None or kinds is None:
+        return told
+    embedding, bias = kinds
+    doubt, near = QuestionWeights.shipped().doubt, _of_odds(bias + vector @ embedding)
+    return QuestionKind(*((1.0 - doubt) * one + doubt * other for one, other in zip(near, any_kind(), strict=True)))
 
 
 def _of_odds(odds: FloatArray) -> QuestionKind:

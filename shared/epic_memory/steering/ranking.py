@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.types import FloatArray, Preference, Stance, penalties
-from epic_memory.types.verdicts import PenaltyWeights, Stances
+from epic_memory.types.verdicts import Stances
 from epic_memory.types.weights import StageWeights
 
 _STANCES = {stance.value: stance for stance in Stance}
@@ -203,8 +203,8 @@ class Verdicts:
         best = topics[~self.stances[Stance.CONFLICTS].any(axis=1)].max(initial=-1.0)
         near = np.clip(1.0 - (best - topics) / np.float32(weights.near_the_best), 0.0, 1.0)
         gained = np.float32(weights.supports) * near * (self.stances[Stance.SUPPORTS] @ self.weights)
-        felt, penalty = np.maximum(self.weights, weights.least_weight), PenaltyWeights.shipped().by_stance.items()
-        lost = sum(np.float32(part) * (self.stances[stance] @ felt) for stance, part in penalty if part)
+        felt = np.maximum(self.weights, np.float32(weights.least_weight))
+        lost = sum(np.float32(part) * (self.stances[stance] @ felt) for stance, part in penalties().items() if part)
         return self.yielding((scores + gained - lost).astype(np.float32), topics)
 
     def yielding(self, scores: FloatArray, topics: FloatArray) -> FloatArray:

@@ -104,6 +104,8 @@ class SteeringWeights(StageWeights):
 
 # A longer text is no question with a name in it.
 _LONGEST_QUESTION = 500
+# Length of a vector of which nothing is left.
+_NOTHING = 1e-6
 
 
 class Signed(QuerySteering):
@@ -147,20 +149,33 @@ class Signed(QuerySteering):
         vectors: FloatArray = (yield Embed(self.encoder, names, "steering")) if names else self.vectors[:0]
         return vectors
 
-    def _without_names(self, vectors: FloatArray, text: str) -> Iterator[tuple[int, FloatArray]]:
-        """Yield each preference that is called by another name than a question, by its row.
+    @cached_property
+    def _alone(self) -> list[tuple[Nearness, FloatArray]]:
+        """Of each preference the nearness to it alone, and a basis of its names, shape `(d, names)`."""
+        named = np.split(self._named, np.cumsum([len(names) for names in self._names])[:-1])
+        return [
+            (
+                Nearness(self.vectors[row : row + 1], [self._sides[row]], self._samples),
+                np.linalg.qr(own.T)[0].astype(np.float32),
+            )
+            for row, own in enumerate(named)
+        ]
 
-        With it come unit vectors `(n, d)` without what they have in common with its names, of length one again.
+    def _near_without_names(self, vectors: FloatArray, text: str) -> Iterator[tuple[int, float]]:
+        """Yield near(p) of each preference that is called by another name than a question, with its row.
+
+        What the question and the candidates, unit vectors `(1 + n, d)`, have in common with its names is left out.
         """
         if not any(self._names) or len(text) > _LONGEST_QUESTION or not (asked := statement_of(text).names):
             return
-        start = 0
         for row, names in enumerate(self._names):
-            own, start = self._named[start : start + len(names)], start + len(names)
             if names and asked.isdisjoint(names):
-                basis = np.linalg.qr(own.T)[0].astype(np.float32)
+                alone, basis = self._alone[row]
                 left = vectors - (vectors @ basis) @ basis.T
-                yield row, np.stack([_unit(one, other) for one, other in zip(left, vectors, strict=True)])
+                lengths = np.linalg.norm(left, axis=1, keepdims=True)
+                left /= np.maximum(lengths, np.float32(_NOTHING))
+                rest: FloatArray = np.where(lengths > _NOTHING, left, vectors)
+                yield row, float(nearness(rest[0], alone, rest[1:])[0])
 
     @cached_property
     def _nearness(self) -> Nearness:
@@ -226,8 +241,9 @@ class Signed(QuerySteering):
             return Chosen([], [], [], 0.0, None)
         known = candidates if candidates is not None and len(candidates) else None
         found = nearness(query, self._nearness, known)
-        for row, left in self._without_names(query[None] if known is None else np.vstack([query, known]), text):
-            found[row] = nearness(left[0], self._nearness, left[1:])[row]
+        with_candidates = query[None] if known is None else np.vstack([query, known])
+        for row, alone in self._near_without_names(with_candidates, text):
+            found[row] = alone
         if votes is not None:
             found = found + np.float32(weights.vote) * votes
         every = relevance(self.encoder, found, kind, candidates=known is not None)
@@ -273,10 +289,11 @@ class Signed(QuerySteering):
         *,
         scaled: bool = True,
         kind: QuestionKind | None = None,
+        text: str = "",
     ) -> FloatArray:
         """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
         weights = SteeringWeights.shipped()
-        chosen = self.choose(query, candidates=vectors, kind=kind)
+        chosen = self.choose(query, candidates=vectors, kind=kind, text=text)
         scores = vectors @ query
         if not chosen.rows:
             return scores
@@ -355,4 +372,4 @@ class Signed(QuerySteering):
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:
     length = math.sqrt(float(vector @ vector))
     # A query exactly opposite to the preferences cancels out; it is then left unchanged.
-    return (vector / np.float32(length)).astype(np.float32) if length > 1e-6 else otherwise
+    return (vector / np.float32(length)).astype(np.float32) if length > _NOTHING else otherwise

@@ -20,6 +20,7 @@ import pytest
 from command_line import Epic, Result, jsonl, refused
 from epic_apps.cli.main import main
 from epic_memory import EpicMemory, SearchOptions, Settings
+from tables import lines
 
 PREFERENCES = ["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."]
 CASINO = "The Desert Inn is a hotel with an on-site casino."
@@ -93,9 +94,7 @@ def listed(epic: Epic) -> list[str]:
 
 # one command
 
-COMMANDS = [
-    json.loads(line) for line in Path(__file__).with_name("commands.jsonl").read_text(encoding="utf-8").splitlines()
-]
+COMMANDS = lines(Path(__file__).with_name("commands.jsonl"))
 
 
 @pytest.mark.parametrize("row", [row for row in COMMANDS if "refused" in row], ids=lambda row: " ".join(row["run"]))
@@ -520,3 +519,12 @@ def test_empty_files_are_reported_and_the_rest_is_read(epic: Epic) -> None:
     assert result.code == 0
     assert "skipped: empty.txt is empty" in result.err
     assert held() == {"casino", "vegan"}
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_removed_preference_takes_its_items_along(built: Epic, by_id: bool) -> None:
+    first = built("preferences", "me.epic", "list").out.split()[0]
+
+    assert built("preferences", "me.epic", "remove", first if by_id else PREFERENCES[0]).code == 0
+    assert listed(built) == PREFERENCES[1:]
+    assert held() == {"vegan"}

@@ -92,6 +92,16 @@ def test_whatsapp(tmp_path: Path, name: str, text: str) -> None:
     assert made.said_at is not None and f"{made.said_at:%Y-%m-%d %H:%M}" == "2023-12-31 22:16"
 
 
+def test_lines_and_transcripts(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        f'{{"role":"user","content":"{NUTS}"}}\n{{"role":"assistant","content":"{TOFU}"}}\n'
+    )
+    (tmp_path / "b.txt").write_text(f"User: {QUICK}\nAssistant: {TOFU}\n")
+    found, report = imported(tmp_path)
+    assert found == {NUTS.rstrip("."), QUICK.rstrip(".")}
+    assert report.files == {"chat": 2}
+
+
 def test_whatsapp_knows_the_user_by_the_other_person(tmp_path: Path) -> None:
     assert imported(archive(tmp_path / "WhatsApp Chat - Bob.zip", _chat__txt=IPHONE))[0] == {NUTS.rstrip(".")}
     (tmp_path / "group.txt").write_text(IPHONE, encoding="utf-8")

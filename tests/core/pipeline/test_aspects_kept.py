@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import default_encoder
-from epic_memory.errors import DamagedError, InvalidInputError, LMError, UnknownPreferenceError
+from epic_memory.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
 from epic_memory.lm import Completion
 from epic_memory.preferences.lm_reader import AspectReader, AspectReading
 from epic_memory.preferences.parser import parse_aspects
@@ -458,3 +458,9 @@ def test_what_ingestion_judges_by_has_the_aspects_that_are_given_and_asks_for_no
     for wanted in (plain, given, plain, Preference(text=WINE, aspects={"liked": ["port"]}), plain):
         assert memory(wanted).preferences == [wanted]
     assert lm.read == []
+
+
+def test_a_reader_of_the_file_cannot_edit(tmp_path: Path) -> None:
+    opened(tmp_path / "m", None, WINE).close()
+    with opened(tmp_path / "m", read_only=True) as memory, pytest.raises(ReadOnlyError):
+        memory.preferences.set_aspects(WINE, SAID)

@@ -623,3 +623,25 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(InvalidInputError, match="report must be"):
         next(memory.judge(["a"], report=wrong))
     assert memory.search("x", k=10**30) == []
+
+
+def test_what_was_edited_again_is_undone_in_order() -> None:
+    memory = EpicMemory(PREFERENCES)
+    for fact in (CODE, NEW_CODE, "The door code is now 7700."):
+        memory.facts.add(fact)
+    last, middle, _ = memory.facts.edits()
+    with pytest.raises(UnknownItemError, match="later edit first"):
+        memory.facts.undo(middle)
+    memory.facts.undo(last)
+    memory.facts.undo(middle)
+    assert texts(memory) == [CODE]
+
+
+def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    with EpicMemory.open(path, PREFERENCES) as memory:
+        memory.facts.add("The safe's combination is zanzibar.")
+        memory.facts.add("The safe's combination is now quetzal.")
+        memory.forget(memory.facts[0].id)
+        assert memory.facts.edits() == [] and memory.facts == []
+    assert b"zanzibar" not in path.read_bytes() and b"quetzal" not in path.read_bytes()

@@ -137,14 +137,16 @@ def test_a_model_that_hangs_holds_up_no_answer_and_no_end(model: Model, is_async
 def test_what_the_model_answers_while_the_memory_closes_is_kept(model: Model, path: Path, is_async: bool) -> None:
     memory = memory_of(model, "background", path)
     closing = threading.Thread(target=memory.close)
+    begun = threading.Event()
 
     def close() -> None:
         closing.start()
+        begun.set()
         until(lambda: memory._session.background.submit(lambda _: None).cancelled())
 
     model.meanwhile = close
     found(memory, is_async)
-    until(lambda: closing.ident is not None)
+    assert begun.wait(60)
     closing.join()
     again = Model()
     with memory_of(again, 60.0, path) as memory:

@@ -422,3 +422,10 @@ def test_what_a_stream_raises_leaves_what_was_committed() -> None:
     with pytest.raises(RuntimeError, match="broke"):
         held.add(stream())
     assert 0 < held.stats().counts["seen"] <= 600
+
+
+def test_no_sample_is_kept_where_none_is_wanted() -> None:
+    held = memory(not_kept=0)
+    held.add([FAR, NEAR])
+    assert held.file.not_kept() == []
+    assert not is_looked_at(held, FAR)
