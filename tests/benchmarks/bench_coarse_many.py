@@ -2,14 +2,18 @@
 
     python tests/benchmarks/bench_coarse_many.py ../shared/data --preferences 10000 --chunks 100000
 
-Preferences beyond those of the data folder, and chunks beyond its passages, are the same vectors with noise.
+Preferences beyond those of the data folder, and chunks beyond its passages, are the same vectors with noise. One
+thread: so much Ray gives each actor, and a second one of the product's waits in a loop that counts as processor time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import time
+
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when NumPy is imported
 
 import numpy as np
 
