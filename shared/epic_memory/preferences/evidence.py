@@ -81,6 +81,7 @@ class AspectEmbeddings:
         group_rows: The row of `vectors` for each group, -1 for none.
         questions: Embeddings of the expansion's questions, shape `(q, d)`.
         expanded: Embeddings of the phrases that follow the preference, then of those that break it, shape `(f + b, d)`.
+        keys: `vectors` and `expanded` in one, shape `(n + f + b, d)`.
         follows: The number of phrases that follow it, f.
         borrowed: Whether the expansion was borrowed from the bundled library.
     """
@@ -93,6 +94,7 @@ class AspectEmbeddings:
     group_rows: tuple[int, ...]
     questions: FloatArray
     expanded: FloatArray
+    keys: FloatArray
     follows: int
     borrowed: bool = False
 
@@ -118,7 +120,7 @@ class _Unembedded:
         # A group is encoded as one text: the mean of its words for the cost of one embedding.
         texts = [*self.aspects.liked, *self.aspects.avoided, *(", ".join(group) for group in self.groups if group)]
         more = self.expansion
-        return texts if more is None else [*texts, *more.questions, *more.follows, *more.breaks]
+        return texts if more is None else [*texts, *more.follows, *more.breaks, *more.questions]
 
 
 def borrows(encoder: object) -> bool:
@@ -193,8 +195,8 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[AspectEm
             rows.append(row if group else -1)
             row += bool(group)
         more = one.expansion
-        asked, follows = (0, 0) if more is None else (len(more.questions), len(more.follows))
-        whole = len(one.texts)
+        follows, breaks = (0, 0) if more is None else (len(more.follows), len(more.breaks))
+        whole, keys = len(one.texts), row + follows + breaks
         part = vectors[start : start + whole]
         found.append(
             AspectEmbeddings(
@@ -210,8 +212,9 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[AspectEm
                 ),
                 vectors=part[:row],
                 group_rows=tuple(rows),
-                questions=part[row : row + asked],
-                expanded=part[row + asked :],
+                questions=part[keys:],
+                expanded=part[row:keys],
+                keys=part[:keys],
                 follows=follows,
                 borrowed=more is not None and more.source == "bundled",
             )

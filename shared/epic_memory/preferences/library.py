@@ -24,7 +24,7 @@ import numpy as np
 
 from epic_memory.encoders.base import embed
 from epic_memory.encoders.static import default_encoder
-from epic_memory.preferences.parser import aspects_of, parse_aspects
+from epic_memory.preferences.parser import aspects_of, english_aspects
 from epic_memory.text.stems import content_stems
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.preferences import Aspects, Expansion
@@ -85,7 +85,7 @@ class Library:
         for place in np.argsort(-near, kind="stable")[:_LOOKED_AT].tolist():
             if near[place] < weights.least_similar or len(chosen) == weights.nearest:
                 break
-            if _opposed(aspects, parse_aspects(self.known[place].text)):
+            if _opposed(aspects, english_aspects(self.known[place].text)):
                 continue
             follows, breaks = self._sides_at(place)
             agreeing = 0.0

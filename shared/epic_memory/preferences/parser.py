@@ -116,14 +116,17 @@ def language_not_read(preference: str | Preference) -> str | None:
     return None if aspects_of(preference).understood else language_of(str(preference)) or ENGLISH
 
 
-@lru_cache(maxsize=4096)
 def parse_aspects(preference: str) -> Aspects:
     """Return the aspects of a preference; without phrases, and with the source "unread", if it could not be read.
 
     An English text without a cue is liked as a whole, as in the paper's steering, unless something is negated in it.
     """
-    if (language_of(preference) or ENGLISH) != ENGLISH:
-        return Aspects(source="unread")
+    return english_aspects(preference) if (language_of(preference) or ENGLISH) == ENGLISH else Aspects(source="unread")
+
+
+@lru_cache(maxsize=4096)
+def english_aspects(preference: str) -> Aspects:
+    """Return the aspects of a preference that is known to be English, as `parse_aspects` does."""
     written = " ".join(preference[:_LONGEST].split())
     text = written.translate(_APOSTROPHES)
     reading = _Reading(text)

@@ -210,7 +210,7 @@ class Signed(QuerySteering):
                 self._sides = yield from embedding_aspects(self.encoder, self.preferences, borrow=self.borrow)
             if "_named" not in self.__dict__:
                 self._named = yield from self._encoding_names()
-            _ = self._directions, self._nearness, self._keys, self._clashes
+            _ = self._directions, self._nearness, self._clashes
             self.ready = True
 
     def moved(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
@@ -350,23 +350,13 @@ class Signed(QuerySteering):
         toward: FloatArray,
     ) -> tuple[FloatArray, FloatArray]:
         """Return texts' evidence for or against a preference, in [-1, 1], and their nearness to its subject."""
-        sides, keys = self._sides[row], self._keys[row]
-        cosines = vectors @ keys.T
-        about = highest_two(cosines)
-        own = len(sides.vectors)
-        near, to_keys = cosines[:, 1:], keys[1:] @ query
+        sides, own = self._sides[row], len(self._sides[row].vectors)
+        near, to_keys = vectors @ sides.keys.T, sides.keys @ query
+        about = highest_two(np.column_stack([vectors @ self.vectors[row], near]))
         expanded = near[:, own:] - toward[:, None] * to_keys[own:]
         scores = stance_scores(sides, words, near[:, :own], toward, to_keys[:own], expanded)
         evidence: FloatArray = np.tanh(scores / np.float32(SteeringWeights.shipped().saturation))
         return evidence, about
-
-    @cached_property
-    def _keys(self) -> list[FloatArray]:
-        """Embeddings of each preference itself, its phrases and its expansion's phrases, shape `(1 + n, d)`."""
-        return [
-            np.concatenate([self.vectors[row : row + 1], sides.vectors, sides.expanded])
-            for row, sides in enumerate(self._sides)
-        ]
 
 
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:

@@ -14,7 +14,6 @@ from epic_memory.types import FloatArray
 
 _LARGE = 10_000
 _FIRST = 0.6
-_LEAST = 64
 _SPARE = 4
 _MANY = 30_000
 # The number of rows is padded to a multiple of this, so that a product computes all rows in the same way.
@@ -191,7 +190,7 @@ class VectorTable:
         needed = held + len(rows)
         if needed > len(self._vectors):
             # With room from the start: otherwise the first addition to a large table would wait for a copy.
-            size = -(-max(_LEAST, needed + needed // _SPARE) // _ROWS) * _ROWS
+            size = -(-(needed + needed // _SPARE) // _ROWS) * _ROWS
             grown, rows_grown = np.zeros((size, self.dimension), np.float32), np.zeros(size, np.int64)
             grown[:held], rows_grown[:held] = self.vectors, self.rows
             self._vectors, self._rows = grown, rows_grown

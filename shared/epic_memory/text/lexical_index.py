@@ -56,13 +56,13 @@ class Postings:
         """Write a row with its words, each once, in place of an earlier one."""
         if row in self:
             self.remove([row])
-        self._words_of[row] = words
+        self._words_of[row], alone = words, (row,)
         for word in words:
             rows = self.rows_of.get(word)
             if isinstance(rows, list):
                 rows.append(row)
             else:
-                self.rows_of[word] = (row,) if rows is None else [*rows, row]
+                self.rows_of[word] = alone if rows is None else [*rows, row]
         if self._sorted:
             for word in words:
                 self._sorted.pop(word, None)

@@ -19,11 +19,12 @@ from epic_memory import Aspects, EpicMemory, Expansion, Item, Preference, Settin
 from epic_memory.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import embed_aspects
-from epic_memory.preferences.parser import aspects_of, language_not_read, parse_aspects
+from epic_memory.preferences.library import default_library
+from epic_memory.preferences.parser import aspects_of, english_aspects, language_not_read, parse_aspects
 from epic_memory.steering import QuerySteering
 from epic_memory.steering.signed import Signed
 from epic_memory.text import language
-from epic_memory.text.language import foreign_among, language_of, languages_of, named
+from epic_memory.text.language import by_signs, foreign_among, language_of, languages_of, named
 from epic_memory.types import BuildReport, Candidate
 from epic_memory.verification import EmbeddedVerifier
 from helpers import HashEncoder, KeepAll
@@ -150,6 +151,15 @@ def test_english_and_other_scripts_do_not_load_the_library(monkeypatch: pytest.M
 
     assert {one for one in languages_of(passages) if one is not None} == {"en"}
     assert languages_of(list(SCRIPTS.values())) == list(SCRIPTS)
+
+
+def test_borrowing_does_not_load_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = default_library()
+    undecided = [one.text for one in known.known if by_signs(one.text) is None]
+    monkeypatch.setattr(language, "_loaded", lambda: pytest.fail("py3langid was loaded"))
+    english_aspects.cache_clear()
+    assert len(undecided) > 10
+    assert any(known.borrow([Preference.of(f"I really don't want this: {text}") for text in undecided]))
 
 
 def test_the_library_is_asked_where_many_texts_are_open() -> None:
