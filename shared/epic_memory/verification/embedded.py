@@ -125,19 +125,28 @@ class EmbeddedVerifier(BaseVerifier):
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
         """Yield one verdict for each candidate, in order."""
+        shared = self._shared(candidates)
         for start in range(0, len(candidates), _BLOCK):
-            yield from self._block(candidates[start : start + _BLOCK])
+            yield from self._block(candidates[start : start + _BLOCK], shared)
 
     async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
         """Yield verdicts as `verify` does, computed in a worker thread."""
+        shared = await in_thread(self._shared, candidates)
         for start in range(0, len(candidates), _BLOCK):
-            for verdict in await in_thread(self._block, candidates[start : start + _BLOCK]):
+            for verdict in await in_thread(self._block, candidates[start : start + _BLOCK], shared):
                 yield verdict
 
-    def _block(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+    def _shared(self, candidates: Sequence[Candidate]) -> _Shared:
         wanted = self._wanted_by([preference for one in candidates for preference in one.preferences])
-        beginnings = frozenset().union(*(one.beginnings for one in wanted.values()))
-        chunks = [Chunk(one.item.content, one.embedding, beginnings) for one in candidates]
+        return _Shared(wanted, frozenset().union(*(one.beginnings for one in wanted.values())), {})
+
+    def _block(self, candidates: Sequence[Candidate], shared: _Shared) -> list[Verdict]:
+        wanted, beginnings, known = shared
+        if len(known) > _KEPT:
+            known.clear()
+        chunks = [
+            known.setdefault(one.item.content, Chunk(one.item.content, one.embedding, beginnings)) for one in candidates
+        ]
         measures = self._measured(candidates, chunks, wanted)
         judged = [self._judged(*one, wanted) for one in zip(candidates, chunks, measures, strict=True)]
         # Only kept items are examined sentence by sentence; the embedding of a single sentence is the item's.
@@ -290,6 +299,17 @@ def verifier_of(verifier: Verifier | str | None, encoder: Encoder, lm: LanguageM
     from epic_memory.verification.lm import LMVerifier
 
     return LMVerifier(lm_of(asked))
+
+
+class _Shared(NamedTuple):
+    """Phrases of the preferences that are asked for, the stems with which their runs begin, and chunks by their text.
+
+    One text may be a candidate for many people.
+    """
+
+    wanted: dict[_Key, Wanted]
+    beginnings: frozenset[str]
+    chunks: dict[str, Chunk]
 
 
 class _Judged(NamedTuple):
