@@ -29,9 +29,9 @@ _READ = 400
 _FEWEST_WORDS = 3
 _FEWEST_LETTERS = 2
 # Among several texts, the model is loaded only if at least this share is undecided; where texts are only counted, it is
-# asked about roughly this many.
+# asked about roughly this many, if there are at least as many as the last number: a short note is often undecided.
 _OPEN_SHARE = 0.2
-_ASKED = 32
+_ASKED, _FEWEST_ASKED = 32, 3
 # The model's finding that a text is not English is accepted only if it gives English no more than the first number and
 # the likeliest language at least the second. Short texts, which are often names in an English list, have stricter
 # limits.
@@ -80,12 +80,13 @@ def languages_of(texts: Sequence[str], *, asked: int | None = None) -> list[str 
 
     Args:
         texts: Texts in any languages.
-        asked: About how many undecided texts at most the model is asked; the others stay None. Default: all.
+        asked: About how many undecided texts at most the model is asked, if there are several; the others stay None.
+            Default: all.
     """
     read = [_by_signs(text[:_READ]) for text in texts]
     found = [cheap for cheap, _ in read]
     places = [place for place, (_, is_open) in enumerate(read) if is_open]
-    if places and len(places) >= _OPEN_SHARE * len(texts):
+    if places and len(places) >= max(_OPEN_SHARE * len(texts), 0 if asked is None else _FEWEST_ASKED):
         for place in places if asked is None else _spread(places, asked):
             found[place] = _by_model(texts[place][:_READ])
     return found

@@ -162,6 +162,13 @@ def test_borrowing_does_not_load_the_library(monkeypatch: pytest.MonkeyPatch) ->
     assert any(known.borrow([Preference.of(f"I really don't want this: {text}") for text in undecided]))
 
 
+def test_a_short_note_does_not_load_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(language, "_loaded", lambda: pytest.fail("py3langid was loaded"))
+    memory = EpicMemory(["I avoid hotels with casinos."])
+    assert by_signs("Dentist Tuesday, room 4") is None
+    assert memory.add(["Dentist Tuesday, room 4", "Milk, eggs, oats"]).light == 2
+
+
 def test_the_library_is_asked_where_many_texts_are_open() -> None:
     finnish = ["Vältän hotelleja, joissa on kasino.", "En syö lihaa enkä kalaa.", "Kahvini on oltava mustaa."]
 
