@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from epic_memory.types import FloatArray
 
-LEAST_ROWS = 200_000
+LEAST_ROWS = 50_000
 """Number of vectors from which on a table has such an index."""
 LEAST_RECALL = 0.98
 # How many vectors are looked at exactly: the first number with which the recall suffices.

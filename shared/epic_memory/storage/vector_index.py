@@ -18,7 +18,7 @@ _SPARE = 4
 _MANY = 30_000
 # The number of rows is padded to a multiple of this, so that a product computes all rows in the same way.
 _ROWS = 16
-PAYS_AFTER = 100
+PAYS_AFTER = 300
 """Number of searches of a large table after which its approximate index is made: by then it would have paid."""
 # An approximate index finds the k nearest if it looks at so many times as many.
 _LOOKED_AT_FOR_ONE = 10
