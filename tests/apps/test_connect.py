@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
@@ -211,3 +212,16 @@ def test_what_is_no_memory_is_not_connected(home: Path, tmp_path: Path, epic: Ep
 def test_the_doctor_finds_the_memory_behind_options(home: Path, memory: Path, options: list[str]) -> None:
     connect("cursor", ["mcp", *options, str(memory)])
     assert states()["cursor"] == "ok"
+
+
+def test_the_doctor_says_what_is_installed_because_of_us(epic: Epic) -> None:
+    found = {one["part"]: one for one in json.loads(epic("doctor", "--sizes", "--json").out)}
+    encoder = files("epic_memory") / "data" / "static_encoder"
+    weight = sum(Path(str(each)).stat().st_size for each in encoder.iterdir())
+    assert found["epic_memory/data/static_encoder"] == {
+        "part": "epic_memory/data/static_encoder", "bytes": weight, "kind": "ours",
+    }  # fmt: skip
+    assert found["numpy"]["kind"] == found["httpcore"]["kind"] == "needed" and found["numpy"]["bytes"] > 10_000_000
+    assert found["jinja2"]["kind"] == "extra" and "pip" not in found and "epic-memory" not in found
+    light = sum(one["bytes"] for one in found.values() if one["kind"] != "extra")
+    assert epic("doctor", "--sizes").out.splitlines()[-1] == f"{light / 1e6:7.1f} MB  the light install"

@@ -167,8 +167,17 @@ def connect(
 def doctor(
     common: Common,
     memory: Annotated[str | None, Argument(metavar="FILE", help="the memory's file")] = None,
+    sizes: Annotated[bool, Option("--sizes", help="only say what each installed part weighs")] = False,
 ) -> None:
     """Check installation, file, encoder, rights and connected assistants, and say what to do."""
+    if sizes:
+        from epic_apps.sizes import sizes as measured
+
+        found = measured()
+        light = sum(one.bytes for one in found if one.kind != "extra")
+        lines = [f"{one.bytes / 1e6:7.1f} MB  {one.kind:8}{one.part}" for one in found]
+        common.show([one._asdict() for one in found], *lines, f"{light / 1e6:7.1f} MB  the light install")
+        return
     from epic_apps.doctor import examine
 
     checks = examine(memory, encoder=common.encoder, namespace=common.namespace)
