@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import math
 import re
 import subprocess
 import sys
@@ -95,3 +97,25 @@ def test_every_dependency_has_an_upper_bound_in_ci() -> None:
     bounded = re.findall(r"^([\w-]+)<\d+$", (ROOT / ".ci/upper.txt").read_text(encoding="utf-8"), re.MULTILINE)
     missing = names - set(bounded) - elsewhere - {"epic-memory", "llama-index-vector-stores-chroma"}
     assert not missing and {"numpy", "langchain-core", "mypy", "playwright"} <= names
+
+
+# Modules that only some systems have: fcntl on Linux and macOS, msvcrt on Windows.
+OF_ONE_SYSTEM = {"fcntl", "grp", "msvcrt", "posix", "pty", "pwd", "readline", "resource", "termios", "tty", "winreg"}
+
+
+def test_no_module_needs_a_system_of_its_own() -> None:
+    found = []
+    for file in [*ROOT.glob("shared/epic_*/**/*.py"), *ROOT.glob("epic_*/**/*.py")]:
+        # Where another system has another way, it is imported under an `if`, in a `try`, or where it is used.
+        for line in ast.parse(file.read_text(encoding="utf-8")).body:
+            names = [each.name for each in line.names] if isinstance(line, ast.Import) else []
+            names += [line.module or ""] if isinstance(line, ast.ImportFrom) else []
+            found += [f"{file.name}: {name}" for name in names if name in OF_ONE_SYSTEM]
+    assert not found
+
+
+def test_peers_are_measured_without_ram_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    from epic_eval import peers
+
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert math.isnan(peers.peak())

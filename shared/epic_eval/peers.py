@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import resource
+import math
 import statistics
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def measure(name: str, texts: Path, folder: Path) -> dict[str, Any]:
     content = json.loads(texts.read_text(encoding="utf-8"))
     # The encoder is the same for all: it is there before the clock starts.
     encode(["warm"])
-    before = _peak()
+    before = peak()
     importlib.import_module(known.module)
     imported = time.perf_counter()
     peer = known.make(folder)
@@ -58,14 +58,19 @@ def measure(name: str, texts: Path, folder: Path) -> dict[str, Any]:
         "add": added - begun,
         "search": 1000 * statistics.median(taken),
         "bytes": size,
-        "ram": _peak() - before,
+        "ram": peak() - before,
         "found": sum(found) / len(found) if found else None,
         "calls": calls,
         "characters": characters,
     }
 
 
-def _peak() -> int:
+def peak() -> float:
+    """Return the most bytes of RAM that this process had; nan on Windows, which does not say."""
+    try:
+        import resource
+    except ImportError:
+        return math.nan
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -136,11 +136,17 @@ def _erase(file: Path) -> None:
     """Remove a file and overwrite what was in it, also for who has it open."""
     with file.open("rb+") as opened:
         size = opened.seek(0, os.SEEK_END)
-        file.unlink()
+        try:
+            file.unlink()
+            is_left = False
+        except PermissionError:  # Windows removes no file that is open.
+            is_left = True
         opened.seek(0)
         opened.write(bytes(size))
         opened.flush()
         os.fsync(opened.fileno())
+    if is_left:
+        file.unlink()
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -310,6 +310,23 @@ def test_forgetting_overwrites_also_what_a_killed_process_left(pool_of: PoolOf, 
     assert not files(tmp_path)
 
 
+def test_forgetting_where_no_open_file_can_be_removed(
+    pool_of: PoolOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, denied, unlink = pool_of(), set[Path](), Path.unlink
+
+    def as_on_windows(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".epic" and path not in denied:
+            denied.add(path)
+            raise PermissionError("used by another process")
+        unlink(path, missing_ok)
+
+    fill(pool, "ann")
+    monkeypatch.setattr(Path, "unlink", as_on_windows)
+    assert len(pool.forget_user("ann").removed) == len(denied) == 1
+    assert not files(tmp_path)
+
+
 def test_limits_of_each_user(pool_of: PoolOf) -> None:
     budgets = {"ann": 400_000, "ben": 800_000}
     pool = pool_of(settings=lambda user: Settings(verifier=KeepAll(), budget=budgets[user]))
