@@ -91,9 +91,9 @@ class FoundDocument(Document):
         return Document.lc_id()
 
 
-def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata") -> Document:
+def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata", language: str | None = None) -> Document:
     """Make a Document of a hit: guidance in its metadata; with `guidance="text"`, also in its text, as for a model."""
-    text = format_hit(number, hit) if guidance == "text" else hit.text
+    text = format_hit(number, hit, language) if guidance == "text" else hit.text
     return FoundDocument(id=hit.item.id, page_content=text, metadata=hit_metadata(hit))
 
 

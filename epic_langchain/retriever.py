@@ -21,7 +21,7 @@ from epic_langchain.events import search_event
 from epic_langchain.filters import MetadataFilter, filter_of
 from epic_langchain.models import EpicEmbeddings, encoder_of, memory_of
 from epic_memory import BuildReport, EpicMemory, Hits
-from epic_memory.context import format_preferences, numbered_hits
+from epic_memory.context import format_preferences, language_of_context, numbered_hits
 from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.settings import Settings
 from epic_memory.types import checked_k
@@ -126,7 +126,8 @@ class MemoryRetriever(OptionsRetriever):
         return self._documents(hits)
 
     def _documents(self, hits: Hits) -> list[Document]:
-        documents = [document_of(hit, number, guidance=self.guidance) for number, hit in numbered_hits(hits)]
+        how: dict[str, Any] = {"guidance": self.guidance, "language": language_of_context(hits)}
+        documents = [document_of(hit, number, **how) for number, hit in numbered_hits(hits)]
         opening = format_preferences(hits) if self.guidance == "text" else ""
         if documents and opening:
             # The first document opens with the preferences that matter, as the memory's own context does.

@@ -21,11 +21,12 @@ from epic_learn.windows import ConversationChunker
 from epic_llamaindex.filters import filter_of
 from epic_llamaindex.models import lm_of, memory_of
 from epic_memory import BuildReport, Filter, Hit, SearchOptions
-from epic_memory.context import documents_of_context, format_context, without_tags
+from epic_memory.context import documents_of_context, format_context, language_of_context, without_tags
 from epic_memory.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
 from epic_memory.lm import LanguageModel
 from epic_memory.runtime.batching import storable
 from epic_memory.settings import Settings
+from epic_memory.text.translations import translated
 from epic_memory.types import Hits, checked_text
 from epic_memory.types.modes import StancePolicy
 from epic_memory.types.validation import checked_tau
@@ -196,12 +197,18 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         # The same text from several sessions is returned once.
         told = {hit.text: hit for hit in reversed(hits)}
         context = format_context(
-            Hits((hit for hit in hits if told[hit.text] is hit), matters=found.matters, facts=found.facts),
+            shown := Hits(
+                (hit for hit in hits if told[hit.text] is hit),
+                matters=found.matters,
+                facts=found.facts,
+                language=found.language,
+            ),
             every_hit=self.similarity_cutoff is not None,
         )
         if not context:
             return ""
-        return without_tags(f"{_NOTE}\n\n{context}", "memory", self.name)
+        note = translated(_NOTE, language_of_context(shown), "epic_plugins")
+        return without_tags(f"{note}\n\n{context}", "memory", self.name)
 
     def _near(self, found: Hits) -> list[Hit]:
         """Return the hits whose cosine with the unsteered query reaches the cutoff."""

@@ -111,7 +111,9 @@ def memory_item(node: object) -> Item:
     return Item(id=node.node_id, text=content_of(text_of(node), node.metadata), metadata=metadata)
 
 
-def node_of(hit: Hit, number: int = 1, *, guidance: Guidance = "metadata") -> NodeWithScore:
+def node_of(
+    hit: Hit, number: int = 1, *, guidance: Guidance = "metadata", language: str | None = None
+) -> NodeWithScore:
     """Make a node of a hit.
 
     Its guidance is in the metadata; with `guidance="text"`, also in the text, in the form for a model; with "none", the
@@ -126,7 +128,8 @@ def node_of(hit: Hit, number: int = 1, *, guidance: Guidance = "metadata") -> No
     if guidance == "none":
         metadata, text = copied(own) if hit.tier == "fallback" else own_metadata(own), hit.item.text
     else:
-        metadata, text = hit_metadata(stable), format_hit(number, hit) if guidance == "text" else stable.text
+        metadata = hit_metadata(stable)
+        text = format_hit(number, hit, language) if guidance == "text" else stable.text
         del metadata["epic_score"]
     for key in (SOURCE, INDEX, CONTENT):
         metadata.pop(key, None)

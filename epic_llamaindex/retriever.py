@@ -34,7 +34,7 @@ from epic_llamaindex.filters import SOURCE, filter_of
 from epic_llamaindex.models import encoder_of, lm_of, memory_of
 from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of, offered
 from epic_memory import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preference
-from epic_memory.context import format_preferences, numbered_hits
+from epic_memory.context import format_preferences, language_of_context, numbered_hits
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
@@ -275,15 +275,16 @@ class EpicRetriever(Copied, BaseRetriever):
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
         dispatcher.event(search_event(hits, self._similarity_top_k))
-        nodes = [self._node(hit, number) for number, hit in numbered_hits(hits)]
+        language = language_of_context(hits)
+        nodes = [self._node(hit, number, language) for number, hit in numbered_hits(hits)]
         opening = format_preferences(hits) if self._guidance == "text" else ""
         if nodes and opening:
             # The first node opens with the preferences that matter, as the memory's own context does.
             nodes[0].node.set_content(f"{opening}\n\n{nodes[0].node.get_content()}")
         return nodes
 
-    def _node(self, hit: Hit, number: int) -> NodeWithScore:
-        found = node_of(hit, number, guidance=self._guidance)
+    def _node(self, hit: Hit, number: int, language: str) -> NodeWithScore:
+        found = node_of(hit, number, guidance=self._guidance, language=language)
         node, item_id = found.node, hit.item.id
         known = node.index_id if isinstance(node, IndexNode) else item_id
         for index_id in (known, self._index_ids.get(item_id, item_id)):

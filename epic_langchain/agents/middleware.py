@@ -50,6 +50,7 @@ from epic_learn.cues import only_asks
 from epic_memory import BuildReport, EpicMemory, Preference
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.lm import LanguageModel
+from epic_memory.preferences.foreign import language_for
 from epic_memory.runtime.effects import Attempt, Call, Effects, arun, run
 from epic_memory.settings import Settings
 from epic_memory.types import checked_k
@@ -240,7 +241,8 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
                 # Unlike a plain search, a retriever shows in traces.
                 retriever = NoteRetriever(memory=memory)
                 found = yield Call(retriever.invoke, retriever.ainvoke, question.text, **options.for_memory(memory))
-            note = note_of(request, self._preferences(memory, options), found)
+            language = memory.settings.language or language_for(memory.preferences)
+            note = note_of(request, self._preferences(memory, options), found, language)
             self._cache.keep(key, revision, note)
         try:
             response: ModelResponse[Any] = yield Call(handler, handler, with_note(request, note))

@@ -11,16 +11,21 @@ from numbers import Real
 from typing import get_args
 
 from epic_memory.errors import InvalidInputError
+from epic_memory.preferences.foreign import language_for
+from epic_memory.text.language import ENGLISH
+from epic_memory.text.translations import LANGUAGES, translated
 from epic_memory.types import Hit, Hits, MemoryEntry, Preference, Stance
 from epic_memory.types.search_options import Opening, SearchOptions
 from epic_memory.types.validation import one_of
 from epic_memory.types.weights import StageWeights
-from epic_memory.verification.wording import is_worded
+from epic_memory.verification.wording import is_warning, is_worded
 
 MATTERING = "The user's preferences, the most relevant first:"
 """Heading of the preferences."""
 KNOWN = "What is known of the user:"
 """Heading of the facts."""
+DOCUMENT = "Document {}:"
+"""Heading of a hit, with its number."""
 ALLOWANCE = 150
 """Approximate number of tokens that the preferences of a context may take: about ten preferences."""
 
@@ -35,9 +40,8 @@ _HEADING = re.compile(
     r"\s*(?:document\s*\d+|interpretation\s+guidance|content|written\s+by|what\s+is\s+known\s+of\s+the\s+user"
     r"|the\s+user.{0,2}s\s+preferences(?:,\s+the\s+most\s+relevant\s+first)?)\s*:"
 )
+_GUIDANCE, _CONTENT, _BY = "Interpretation Guidance:", "Content:", "Written by: {}, {}"
 _LONGEST_HEADING = 200
-# The blank line before every document but the first.
-_NEXT = re.compile(r"\n\n(?=Document \d+:\n)")
 # Characters that look like "<", and those that may be put between the letters of a tag's name to disguise it: no such
 # opening, as each begins a tag of its own.
 _OPENING = "<\uff1c\ufe64"
@@ -83,18 +87,25 @@ def format_context(
         InvalidInputError: for an unknown value of `preferences`.
     """
     opening = format_preferences(hits, preferences=preferences, allowance=allowance)
-    numbered = numbered_hits(hits)
+    numbered, language = numbered_hits(hits), language_of_context(hits)
     if isinstance(hits, Hits) and hits.matters and preferences != "none":
         mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
         kept = numbered if every_hit else _worth_telling(numbered, mattering)
-        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in kept]
-    return join_context([opening, *(format_hit(number, hit) for number, hit in numbered)])
+        numbered = [(number, _to_the_point(hit, mattering, language)) for number, hit in kept]
+    return join_context([opening, *(format_hit(number, hit, language) for number, hit in numbered)], language)
 
 
 def context_of(hits: Hits, options: SearchOptions, allowance: int = ALLOWANCE) -> str:
     """Format the context of a search with these options; a `min_score` that was asked for keeps every hit."""
     every = options.min_score != "auto"
     return format_context(hits, preferences=options.opening, allowance=allowance, every_hit=every)
+
+
+def language_of_context(hits: Iterable[Hit]) -> str:
+    """Return the language of a context: the one asked for, else that of most preferences, of all for `Hits`."""
+    if not isinstance(hits, Hits):
+        return language_for(entry.preference for hit in hits for entry in hit.entries)
+    return hits.language or language_for(preference for preference, _ in hits.matters)
 
 
 def numbered_hits(hits: Iterable[Hit]) -> list[tuple[int, Hit]]:
@@ -108,18 +119,19 @@ def numbered_hits(hits: Iterable[Hit]) -> list[tuple[int, Hit]]:
     return [*((0, hit) for hit in facts.values()), *enumerate(others, start=1)]
 
 
-def join_context(parts: Iterable[str]) -> str:
+def join_context(parts: Iterable[str], language: str = ENGLISH) -> str:
     """Join the parts of a context, of which facts that follow each other share one heading."""
     joined: list[str] = []
+    known = translated(KNOWN, language)
     in_facts = False
     for part in filter(None, parts):
-        is_fact = part.startswith(f"{KNOWN}\n")
+        is_fact = part.startswith(f"{known}\n")
         if is_fact and in_facts:
-            joined[-1] += part.removeprefix(KNOWN)
+            joined[-1] += part.removeprefix(known)
         else:
             joined.append(part)
         # The preferences may stand before the first of them, in one part.
-        in_facts = is_fact or f"\n\n{KNOWN}\n" in part
+        in_facts = is_fact or f"\n\n{known}\n" in part
     return "\n\n".join(joined)
 
 
@@ -135,7 +147,9 @@ def format_preferences(hits: Iterable[Hit], *, preferences: Opening = "matter", 
     chosen = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
     if not chosen:
         return ""
-    return "\n".join([MATTERING, *(f"- {_quoted(_one_line(one.text))}" for one in chosen)])
+    language = language_of_context(hits)
+    lines = (f"- {_quoted(_one_line(one.text), language)}" for one in chosen)
+    return "\n".join([translated(MATTERING, language), *lines])
 
 
 def those_that_matter(matters: Sequence[tuple[Preference, float]], allowance: int = ALLOWANCE) -> list[Preference]:
@@ -170,7 +184,14 @@ def documents_of_context(context: str) -> list[str]:
     """Split a context into its hits as `format_hit` wrote them; the first part also holds the text before the first
     hit.
     """
-    return _NEXT.split(context)
+    # The blank line before every document but the first.
+    splits = (re.split(rf"\n\n(?={numbered_pattern(language)}\n)", context) for language in LANGUAGES)
+    return next((parts for parts in splits if len(parts) > 1), [context])
+
+
+def numbered_pattern(language: str) -> str:
+    """Return a pattern for the heading of any document."""
+    return re.escape(translated(DOCUMENT, language)).replace(r"\{\}", r"\d+")
 
 
 def without_tags(text: str, *names: str) -> str:
@@ -211,47 +232,73 @@ def _worth_telling(numbered: list[tuple[int, Hit]], mattering: set[str]) -> list
     return [(number, hit) for number, hit in numbered if number < 2 or hit.score >= least or warns(hit)]
 
 
-def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
+def _to_the_point(hit: Hit, mattering: set[str], language: str) -> Hit:
     """Return a hit without neutral guidance that says nothing of its own, or is for preferences that do not matter."""
 
     def tells(entry: MemoryEntry) -> bool:
         neutral = entry.stance is Stance.NEUTRAL
-        return not neutral or (entry.preference in mattering and not is_worded(entry.instruction))
+        return not neutral or (
+            entry.preference in mattering and not is_worded(entry.instruction, entry.preference, language)
+        )
 
     return replace(hit, entries=tuple(filter(tells, hit.entries)))
 
 
-def format_hit(number: int, hit: Hit) -> str:
-    """Format one hit of a context under its number; under the heading of what is known of the user if that is 0."""
-    metadata = hit.item.metadata
-    written = _WRITTEN.get(str(metadata.get("origin")))
+def format_hit(number: int, hit: Hit, language: str | None = None) -> str:
+    """Format one hit of a context under its number; under the heading of what is known of the user if that is 0.
+
+    Args:
+        number, hit: The hit.
+        language: One of `LANGUAGES`; default: that of the preferences that it was kept for.
+    """
+    language, metadata = language or language_of_context([hit]), hit.item.metadata
+    by = _WRITTEN.get(str(metadata.get("origin")))
+    written = translated(by, language) if by else ""
     if number == 0:
-        before = "; ".join(_one_line(_quoted(item.text)).rstrip(".") for item in hit.earlier)
-        told = f"said earlier: {before}" if before else "", f"written by {written}" if written else ""
-        return f"{KNOWN}\n- {_one_line(_quoted(hit.text))}" + "".join(f" ({each})" for each in told if each)
-    guidance = [line for line in map(_guidance, hit.entries) if line]
-    head = ["Interpretation Guidance:", *guidance] if guidance else []
+        before = "; ".join(_one_line(_quoted(item.text, language)).rstrip(".") for item in hit.earlier)
+        told = [translated("said earlier: {}", language).format(before)] if before else []
+        told += [translated("written by {}", language).format(written)] if written else []
+        text = _one_line(_quoted(hit.text, language))
+        return f"{translated(KNOWN, language)}\n- {text}" + "".join(f" ({each})" for each in told)
+    guidance = [line for line in (_guidance(entry, language) for entry in hit.entries) if line]
+    head = [translated(_GUIDANCE, language), *guidance] if guidance else []
     # Several turns in one text say each who speaks.
     part = "in part" if "turn" in metadata and "speaker" not in metadata else "not by the user"
-    head += [f"Written by: {written}, {part}"] if written else []
-    return "\n".join([f"Document {number}:", *head, "Content:", _quoted(hit.content)])
+    head += [translated(_BY, language).format(written, translated(part, language))] if written else []
+    number_line = translated(DOCUMENT, language).format(number)
+    return "\n".join([number_line, *head, translated(_CONTENT, language), _quoted(hit.content, language)])
 
 
-def _quoted(text: str) -> str:
+def _quoted(text: str, language: str) -> str:
     """Quote the lines that look like headings of a context, so that a text cannot begin a section of its own."""
-    return _LINE.sub(lambda line: f"> {line[0]}" if _is_heading(line[0]) else line[0], text)
+    return _LINE.sub(lambda line: f"> {line[0]}" if _is_heading(line[0], language) else line[0], text)
 
 
-def _is_heading(line: str) -> bool:
+def _is_heading(line: str, language: str) -> bool:
     if not any(colon in line for colon in ":\uff1a\ufe55"):
         return False
-    plain = unicodedata.normalize("NFKC", _UNREAD.sub("", line).lstrip()[:_LONGEST_HEADING])
-    return bool(_HEADING.match(plain.casefold()))
+    plain = _plain(line)
+    return bool(_HEADING.match(plain) or (language != ENGLISH and _headings(language).match(plain)))
 
 
-def _guidance(entry: MemoryEntry) -> str:
+def _plain(line: str) -> str:
+    return unicodedata.normalize("NFKC", _UNREAD.sub("", line).lstrip()[:_LONGEST_HEADING]).casefold()
+
+
+@lru_cache
+def _headings(language: str) -> re.Pattern[str]:
+    """Return a pattern for the beginnings of plain lines that look like headings in a language."""
+    headings = (DOCUMENT, _GUIDANCE, _CONTENT, _BY, KNOWN, MATTERING)
+    told = (translated(each, language).replace("{}", "0") for each in headings)
+    heads = (re.split("[,:]", _plain(each))[0].split() for each in told)
+    words = (r"\s*".join(re.sub("['\u2019]", ".{0,2}", word.replace("0", r"\d+")) for word in head) for head in heads)
+    return re.compile(rf"\s*(?:{'|'.join(words)})(?:,[^:]*)?\s*:")
+
+
+def _guidance(entry: MemoryEntry, language: str) -> str:
     """Format the guidance for one entry: its instruction after a warning, if its stance calls for one."""
     instruction = " ".join(entry.instruction.split())
-    warned = instruction.lower().startswith("steer clear")
-    warning = "" if warned else _WARNINGS.get(entry.stance, "").format(" ".join(entry.preference.split()))
+    warning = "" if is_warning(instruction, entry.preference, language) else _WARNINGS.get(entry.stance, "")
+    if warning:
+        warning = translated(warning, language).format(" ".join(entry.preference.split()))
     return f"- {warning}{instruction}".rstrip() if warning or instruction else ""

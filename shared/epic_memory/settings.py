@@ -22,7 +22,9 @@ from epic_memory.runtime.batching import checked_part
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import Chunker
+from epic_memory.text.language import ENGLISH
 from epic_memory.text.tagging import Tagger
+from epic_memory.text.translations import LANGUAGES
 from epic_memory.types import checked_text
 from epic_memory.types.modes import Mode, checked_mode
 from epic_memory.types.validation import checked_keep_rate, checked_tau, checked_whole, one_of
@@ -44,6 +46,8 @@ class Settings:
 
     Attributes:
         namespace: Whose memory this is; nothing of another namespace is seen.
+        language: Of contexts and guidance, such as "de", one of `epic_memory.text.translations.LANGUAGES`. None takes
+            that of most preferences for contexts, and of its preference for guidance; English has all that lack one.
         verifier: Fine verification; a name such as "ollama:qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
             Default: the language model, if the memory has one, else `EmbeddedVerifier(encoder)`.
         tau: The coarse filter's threshold, a cosine in [-1, 1]; default: the one that belongs to the encoder.
@@ -91,6 +95,7 @@ class Settings:
     """
 
     namespace: str = "default"
+    language: str | None = None
     verifier: Verifier | str | None = None
     tau: float | None = None
     keep_rate: float | None = None
@@ -136,6 +141,7 @@ class Settings:
             checked_on_demand(self.on_demand)
         object.__setattr__(self, "key", key_of(self.key))
         checked_text(self.namespace, "The namespace")
+        one_of("language", ENGLISH if self.language is None else self.language, LANGUAGES)
         one_of("aspects", self.aspects, get_args(Reading))
         one_of("expansions", self.expansions, get_args(Expanding))
         for name in ("coarse", "fine", "must_exist", "read_only", "reencode"):
@@ -192,7 +198,7 @@ def session_of(
         imports: Whether a new file goes even if something was written into it.
     """
     lm, allowed = asked_model(llm, settings.model_budget)
-    verifier = verifier_of(settings.verifier, encoder, lm)
+    verifier = verifier_of(settings.verifier, encoder, lm, settings.language)
     checked_part("verifier", verifier, "verify")
     own_reader = base_verifier(verifier).aspect_reader or settings.expander is not None
     expander = checked_expander(settings.expander if own_reader else lm)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
-from epic_memory.context import MATTERING, format_hit
+from epic_memory.context import MATTERING, format_hit, numbered_pattern
 from epic_memory.encoders.base import Embed, Encoder, aembed, embed
 from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import LMError, LMUnavailableError, NoPreferencesError
@@ -28,6 +28,7 @@ from epic_memory.runtime.effects import Effects
 from epic_memory.steering.query_steering import QuerySteering, Steerings
 from epic_memory.steering.question_kind import kind_of, recalls
 from epic_memory.steering.ranking import Verdicts
+from epic_memory.text.translations import LANGUAGES, translated
 from epic_memory.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
 from epic_memory.types.verdicts import Judged, Stances, penalties
 from epic_memory.verification.lm import LMVerifier
@@ -48,8 +49,6 @@ GUIDANCE = frozenset(
 """The metadata keys of guidance; other keys that begin with `epic_` describe how a text was found."""
 
 _AGAINST = frozenset({Stance.MIXED, Stance.CONFLICTS})
-# The first of several texts may be preceded by the preferences that matter.
-_NUMBERED = re.compile(rf"(?:{re.escape(MATTERING)}\n(?:- .*\n)+\n)?Document \d+:\n")
 # Seconds for which a model that is down is not asked again, and the longest pause before a retry that is waited for.
 _REST = 30.0
 _LONGEST_PAUSE = 1.0
@@ -272,14 +271,18 @@ def content_of(text: str, metadata: Mapping[str, Any]) -> str:
     A text that was changed in any other way is returned as it is.
     """
     before = metadata.get(CONTENT)
-    guided = isinstance(before, str) and before.strip() and _NUMBERED.match(text) and text.endswith(_section(before))
-    return str(before) if guided else text
+    if not isinstance(before, str) or not before.strip():
+        return text
+    return before if any(_is_guided(text, before, language) for language in LANGUAGES) else text
 
 
-def _section(text: str) -> str:
-    """Return the text as `format_hit` writes it, without its number and guidance."""
-    told = format_hit(1, Hit(item=Item(text=storable(text)), score=0.0))
-    return told[told.index("\n") :]
+def _is_guided(text: str, before: str, language: str) -> bool:
+    """Tell whether a text is another as `format_hit` writes it, perhaps after the preferences that matter."""
+    opening = rf"{re.escape(translated(MATTERING, language))}\n(?:- .*\n)+\n"
+    if not re.match(rf"(?:{opening})?{numbered_pattern(language)}\n", text):
+        return False
+    told = format_hit(1, Hit(item=Item(text=storable(before)), score=0.0), language)
+    return text.endswith(told[told.index("\n") :])
 
 
 def _facts(told: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,18 +2,20 @@
 
     python tests/benchmarks/bench_wheels.py [--python 3.10 ...]
 
-pip is asked by name (`--only-binary=:all: --no-deps --platform ...`) and only looks (`--dry-run`); shown is the newest
-version with a wheel. What is pure Python, one wheel for all, is listed once. The answers are those of the index that
-pip is configured for, and hold for what is installed here.
+pip is asked by name (`--only-binary=:all: --no-deps --platform ...`), with the versions that are needed, and only looks
+(`--dry-run`); shown is the newest with a wheel. What is pure Python, one wheel for all, is listed once. The answers are
+those of the index that pip is configured for, and hold for what is installed here.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 
 from epic_apps.sizes import sizes
 
@@ -28,10 +30,10 @@ PLATFORMS = {
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
-def wheel(name: str, platforms: tuple[str, ...], python: str) -> str:
+def wheel(wanted: str, platforms: tuple[str, ...], python: str) -> str:
     """Return the file name of the wheel that pip would install; empty for none."""
     asked = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet"]
-    asked += ["--only-binary=:all:", "--report=-", f"--python-version={python}", name]
+    asked += ["--only-binary=:all:", "--report=-", f"--python-version={python}", wanted]
     with tempfile.TemporaryDirectory() as folder:
         asked += [f"--target={folder}", *(f"--platform={each}" for each in platforms)]
         done = subprocess.run(asked, check=False, capture_output=True, text=True)
@@ -47,14 +49,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", action="append", choices=PYTHONS)
     pythons = parser.parse_args().python or PYTHONS
+    needed = [one.part for one in sizes() if one.kind == "needed"]
+    lines = [line for name in ("epic-memory", *needed) for line in metadata.distribution(name).requires or ()]
+    ranges = {re.split(r"[^\w.-]", line)[0].replace("_", "-").lower(): line.partition(";")[0] for line in lines[::-1]}
     pure = []
     print(f"{'':32}" + "".join(f"{python:>10}" for python in pythons))
-    for name in sorted(one.part for one in sizes() if one.kind == "needed"):
-        if wheel(name, ("any",), pythons[0]):
+    for name in sorted(needed):
+        if wheel(ranges[name], ("any",), pythons[0]):
             pure.append(name)
             continue
         for label, platforms in PLATFORMS.items():
-            found = [wheel(name, platforms, python) for python in pythons]
+            found = [wheel(ranges[name], platforms, python) for python in pythons]
             print(f"{name:14}{label:18}" + "".join(f"{version(each):>10}" for each in found), flush=True)
     print("one wheel for all:", ", ".join(pure))
 

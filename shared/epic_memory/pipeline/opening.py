@@ -228,7 +228,8 @@ def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
 
 def _adopt(session: Session, encoder: Encoder) -> None:
     if type(session.verifier) is EmbeddedVerifier and session.verifier.encoder is session.encoder:
-        session.verifier = EmbeddedVerifier(encoder, threshold=session.verifier.threshold)
+        was = session.verifier
+        session.verifier = EmbeddedVerifier(encoder, threshold=was.threshold, language=was.language)
     session.spaces.clear()
     session.expanded.clear()
     session.encoder = encoder

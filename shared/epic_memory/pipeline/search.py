@@ -111,7 +111,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
         hits[:] = merged(broader, hits, asked.k)
         hits.fallback, hits.vectors, hits.ranking = True, [], None
-    hits.timings = dict(clock.parts)
+    hits.timings, hits.language = dict(clock.parts), session.settings.language
     return hits
 
 

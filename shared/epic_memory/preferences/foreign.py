@@ -1,13 +1,15 @@
-"""Warnings about other languages: preferences that the parser cannot read, and queries that the encoder cannot."""
+"""Other languages: that of preferences, and warnings of those that the parser or the encoder cannot read."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from epic_memory.encoders.base import Encoder
 from epic_memory.preferences.parser import language_not_read
-from epic_memory.text.language import ADVICE, ENGLISH, is_foreign, named
+from epic_memory.text.language import ADVICE, ENGLISH, by_signs, is_foreign, named
+from epic_memory.text.translations import LANGUAGES
 from epic_memory.types import BuildReport, Preference
 
 
@@ -15,6 +17,14 @@ def languages_known(encoder: Encoder) -> AbstractSet[str] | None:
     """Return the ISO codes of the languages that an encoder knows, or None if it does not state them."""
     known: AbstractSet[str] | None = getattr(encoder, "languages", None)
     return known
+
+
+def language_for(preferences: Iterable[str | Preference]) -> str:
+    """Return the language of most preferences, in which their user is to be told; English if it has no translations."""
+    counts = Counter(language_not_read(each) or by_signs(str(each)) for each in preferences if str(each))
+    del counts[None]
+    language = max(counts, key=lambda each: (counts[each], each == ENGLISH), default=ENGLISH)
+    return language if language in LANGUAGES else ENGLISH
 
 
 def is_foreign_to(encoder: Encoder, query: str, preferences: Iterable[Preference]) -> bool | None:

@@ -200,6 +200,7 @@ class Hits(list[Hit]):
         relevant: Whether the memory holds anything that is relevant to the query.
         facts: The facts of the user that are relevant to the query, best first, at most three; they may be hits, too.
         ranking: How a chooser chose them; None without, or where a fallback was asked.
+        language: In which a context is to be written; None for that of most preferences.
     """
 
     def __init__(
@@ -216,6 +217,7 @@ class Hits(list[Hit]):
         relevant: bool = True,
         facts: Iterable[Hit] = (),
         ranking: Ranking | None = None,
+        language: str | None = None,
     ) -> None:
         super().__init__(hits)
         self.vector = vector
@@ -228,3 +230,4 @@ class Hits(list[Hit]):
         self.relevant = relevant
         self.facts = list(facts)
         self.ranking = ranking
+        self.language = language

@@ -16,6 +16,7 @@ from epic_memory.encoders.base import Encoder, embed
 from epic_memory.encoders.static import BUNDLED_NAME
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import embed_aspects
+from epic_memory.preferences.foreign import language_for
 from epic_memory.preferences.library import borrowed
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import in_thread
@@ -104,18 +105,21 @@ class EmbeddedVerifier(BaseVerifier):
         encoder: Encodes preferences, their aspects, and the sentences of kept items. The weights are those for the
             bundled encoder, or for any other one those for all-MiniLM-L6-v2.
         threshold: Confidence in [0, 1] from which a pair is kept.
+        language: Of the instructions; default: that of the preference.
 
     Raises:
         InvalidInputError: for a threshold outside [0, 1].
     """
 
     threshold: float
+    language: str | None
 
-    def __init__(self, encoder: Encoder, *, threshold: float = DEFAULT_THRESHOLD) -> None:
+    def __init__(self, encoder: Encoder, *, threshold: float = DEFAULT_THRESHOLD, language: str | None = None) -> None:
         if not 0.0 <= threshold <= 1.0:
             raise InvalidInputError(f"threshold must be between 0 and 1, not {threshold!r}.")
         self.encoder = encoder
         self.threshold = threshold
+        self.language = language
         # Verdicts are stored with this name, so it contains the threshold.
         self.name = EMBEDDED if threshold == DEFAULT_THRESHOLD else f"{EMBEDDED}/{threshold!r}"
         self._weights = shipped_weights("static" if encoder.name == BUNDLED_NAME else "other")
@@ -231,7 +235,13 @@ class EmbeddedVerifier(BaseVerifier):
             alignments.append(
                 Alignment(
                     preference_id=preference.id,
-                    instruction=worded_instruction(aspects_of(preference), stance, sentence, preference.text),
+                    instruction=worded_instruction(
+                        aspects_of(preference),
+                        stance,
+                        sentence,
+                        preference.text,
+                        self.language or language_for([preference]),
+                    ),
                     stance=stance,
                     confidence=confidences[place],
                     rationale=_rationale(measures),
@@ -282,10 +292,12 @@ class EmbeddedVerifier(BaseVerifier):
         return said[int(np.where(says | ~says.any(), counts, -np.inf).argmax())].text
 
 
-def verifier_of(verifier: Verifier | str | None, encoder: Encoder, lm: LanguageModel | None = None) -> Verifier:
+def verifier_of(
+    verifier: Verifier | str | None, encoder: Encoder, lm: LanguageModel | None = None, language: str | None = None
+) -> Verifier:
     """Return a verifier unchanged, and an `LMVerifier` for a name as `lm_of` takes it.
 
-    None is an `LMVerifier` with `lm` if there is a model, else the embedded verifier.
+    None is an `LMVerifier` with `lm` if there is a model, else the embedded verifier, for instructions in a language.
 
     Raises:
         InvalidInputError: for an unknown name, or one that needs a server's address.
@@ -294,7 +306,7 @@ def verifier_of(verifier: Verifier | str | None, encoder: Encoder, lm: LanguageM
         return verifier
     asked = lm if verifier is None else verifier
     if asked is None:
-        return EmbeddedVerifier(encoder)
+        return EmbeddedVerifier(encoder, language=language)
     from epic_memory.lm.by_name import lm_of
     from epic_memory.verification.lm import LMVerifier
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
+from epic_memory.preferences.foreign import language_for
+from epic_memory.text.language import ENGLISH
+from epic_memory.text.translations import translated
 from epic_memory.types import Stance
 from epic_memory.types.preferences import Aspects
 
@@ -52,37 +56,60 @@ _TELLING = {
     Stance.MIXED: 'Some of this suits and some does not: the user {}. "{}"',
     Stance.NEUTRAL: 'The user {}: check before recommending. "{}"',
 }
-_WORDED = re.compile(
-    "|".join(
-        ".+".join(map(re.escape, template.split("{}"))) for one in (_QUOTING, _TELLING) for template in one.values()
-    ),
-    re.S,
-)
+_SAID = 'the user said: "{}"'
+_STEER_CLEAR = "Steer clear"
 _QUOTED_WORDS = 30
 _QUOTED_CHARACTERS = 240
 
 
-def worded_instruction(aspects: Aspects, stance: Stance, sentence: str, preference: str = "") -> str:
+def worded_instruction(
+    aspects: Aspects, stance: Stance, sentence: str, preference: str = "", language: str = ENGLISH
+) -> str:
     """Return what to do with a text under a preference, with the sentence to look at.
 
-    The preference is given in the user's words, which are quoted if the aspects do not read well.
+    The preference is given in the user's words, which are quoted if the aspects do not read well, or if the language,
+    one of `LANGUAGES`, is not English.
     """
     quote = _cut(sentence)
+    if language != ENGLISH:
+        return translated(_QUOTING[stance].format(_SAID, "{}"), language).format(_cut(preference), quote)
     # If there are liked and avoided phrases, it is unknown which of them the scope belongs to.
     scope = "" if aspects.liked and aspects.avoided else aspects.scope
     avoided = _phrased("avoids", aspects.avoided, scope, preference)
     liked = _phrased("wants", aspects.liked, scope, preference)
     if None in (avoided, liked) or not (avoided or liked):
-        words = f'the user said: "{_cut(preference)}"' if preference else "the user has said something about it."
+        words = _SAID.format(_cut(preference)) if preference else "the user has said something about it."
         return _QUOTING[stance].format(words, quote)
     both = " and ".join(part for part in (avoided, liked) if part)
     wish = {Stance.SUPPORTS: liked or avoided, Stance.CONFLICTS: avoided or liked}.get(stance, both)
     return _TELLING[stance].format(wish, quote)
 
 
-def is_worded(instruction: str) -> bool:
-    """Tell whether `worded_instruction` may have written an instruction: it only quotes the preference and the text."""
-    return _WORDED.fullmatch(instruction) is not None
+def is_worded(instruction: str, preference: str = "", language: str = ENGLISH) -> bool:
+    """Tell whether `worded_instruction` may have written an instruction: it only quotes the preference and the text.
+
+    It may be in English, in the language of the preference, or in another one that is given.
+    """
+    return any(_worded(one).fullmatch(instruction) for one in _languages(preference, language))
+
+
+def is_warning(instruction: str, preference: str, language: str) -> bool:
+    """Tell whether an instruction begins with a warning, in one of the languages of `is_worded`."""
+    start = instruction.lower()
+    return any(start.startswith(translated(_STEER_CLEAR, one).lower()) for one in _languages(preference, language))
+
+
+def _languages(preference: str, language: str) -> set[str]:
+    return {ENGLISH, language, language_for([preference])}
+
+
+@lru_cache
+def _worded(language: str) -> re.Pattern[str]:
+    """Return a pattern for all instructions in a language."""
+    templates = [translated(one.format(_SAID, "{}"), language) for one in _QUOTING.values()]
+    if language == ENGLISH:
+        templates = [*_QUOTING.values(), *_TELLING.values()]
+    return re.compile("|".join(".+".join(map(re.escape, one.split("{}"))) for one in templates), re.S)
 
 
 def _phrased(verb: str, phrases: Sequence[str], scope: str, preference: str) -> str | None:
