@@ -16,8 +16,10 @@ from epic_memory.lm.answers import UnreadableAnswer
 from epic_memory.lm.base import Completion, LanguageModel
 from epic_memory.lm.client import Complete, RetryPolicy, StructuredClient, not_understood
 from epic_memory.lm.prompting import Prompt, numbered, one_line, prompt_of, section, size_of
+from epic_memory.preferences.foreign import language_for
 from epic_memory.preferences.lm_reader import AspectReader
 from epic_memory.runtime.effects import Effects
+from epic_memory.text.language import ENGLISH, named
 from epic_memory.types import Alignment, Candidate, Decision, Preference, Usage, Verdict
 from epic_memory.types.validation import checked_whole
 from epic_memory.types.verdicts import combined
@@ -156,8 +158,14 @@ class LMVerifier(BaseVerifier):
 
     def _fits(self, questions: Sequence[_Question]) -> bool:
         shown = _shown(questions)
-        size = self.prompt.size + sum(size_of(one_line(preference.text)) + 8 for preference in shown)
-        size += sum(size_of(one.chunk) + _HEADING + _NUMBER * len(one.preferences) for one in questions)
+        size = (
+            self.prompt.size
+            + size_of(_wish(shown))
+            + sum(size_of(one_line(preference.text)) + 8 for preference in shown)
+        )
+        size += size_of(_wish(shown)) + sum(
+            size_of(one.chunk) + _HEADING + _NUMBER * len(one.preferences) for one in questions
+        )
         return len(shown) <= _MOST_PREFERENCES and self._client.fits(size, self._tokens(questions))
 
     def _tokens(self, questions: Sequence[_Question]) -> int:
@@ -174,7 +182,7 @@ class LMVerifier(BaseVerifier):
             f"Chunk {number}, to be judged under {_named(under)}:\n{one.chunk}"
             for number, (one, under) in enumerate(zip(questions, numbers, strict=True), start=1)
         )
-        values = {"preferences": numbered([preference.text for preference in shown]), "chunks": chunks}
+        values = {"preferences": numbered([each.text for each in shown]) + _wish(shown), "chunks": chunks}
         schema = answers_schema(len(questions), len(shown))
         return self._client.request(self.prompt, values, schema, self._tokens(questions))
 
@@ -277,6 +285,12 @@ def _undecided(questions: Sequence[_Question], reason: str, answer: str = "") ->
 def _shown(questions: Sequence[_Question]) -> list[Preference]:
     """Return the preferences of questions, each once, as the prompt numbers them."""
     return list({preference.id: preference for one in questions for preference in one.preferences}.values())
+
+
+def _wish(shown: Sequence[Preference]) -> str:
+    """Return the wish for instructions in the preferences' language; none for English."""
+    language = language_for(shown)
+    return "" if language == ENGLISH else f"\n\nWrite the instructions in {named(language)}."
 
 
 def _numbers(questions: Sequence[_Question]) -> list[list[int]]:

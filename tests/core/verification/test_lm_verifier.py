@@ -411,3 +411,14 @@ def test_nothing_is_asked_before_the_first_add_nor_when_nothing_passes() -> None
     memory.retry()
 
     assert lm.sent == []
+
+
+@pytest.mark.parametrize(
+    ("preference", "language"),
+    [("I avoid casinos.", ""), ("Ich mag keine Hotels mit Casino.", "German"), ("カジノは避けたい。", "Japanese")],
+)
+def test_instructions_are_asked_for_in_the_language_of_the_preferences(preference: str, language: str) -> None:
+    own = Own(lambda *_: Completion('{"answers": [{"chunk": 1, "decision": "Discard", "preferences": []}]}'))
+    list(LMVerifier(own).verify([candidate("A hotel with a casino.", preference)]))
+    wish = f"\n\nWrite the instructions in {language}." if language else ""
+    assert f"- {preference}{wish}\n\nChunk 1" in user_text(own.sent[0][0]).replace("1. ", "- ")
