@@ -158,14 +158,9 @@ class LMVerifier(BaseVerifier):
 
     def _fits(self, questions: Sequence[_Question]) -> bool:
         shown = _shown(questions)
-        size = (
-            self.prompt.size
-            + size_of(_wish(shown))
-            + sum(size_of(one_line(preference.text)) + 8 for preference in shown)
-        )
-        size += size_of(_wish(shown)) + sum(
-            size_of(one.chunk) + _HEADING + _NUMBER * len(one.preferences) for one in questions
-        )
+        size = self.prompt.size + size_of(_wish(shown))
+        size += sum(size_of(one_line(preference.text)) + 8 for preference in shown)
+        size += sum(size_of(one.chunk) + _HEADING + _NUMBER * len(one.preferences) for one in questions)
         return len(shown) <= _MOST_PREFERENCES and self._client.fits(size, self._tokens(questions))
 
     def _tokens(self, questions: Sequence[_Question]) -> int:
