@@ -298,7 +298,8 @@ def _headings(language: str) -> re.Pattern[str]:
 def _guidance(entry: MemoryEntry, language: str) -> str:
     """Format the guidance for one entry: its instruction after a warning, if its stance calls for one."""
     instruction = " ".join(entry.instruction.split())
-    warning = "" if is_warning(instruction, entry.preference, language) else _WARNINGS.get(entry.stance, "")
-    if warning:
-        warning = translated(warning, language).format(" ".join(entry.preference.split()))
+    warning = _WARNINGS.get(entry.stance, "")
+    if warning and is_warning(instruction, entry.preference, language):
+        warning = ""
+    warning = translated(warning, language).format(" ".join(entry.preference.split()))
     return f"- {warning}{instruction}".rstrip() if warning or instruction else ""
