@@ -32,8 +32,8 @@ from epic_apps.local import HOST, listening_socket
 from epic_apps.losses import why_not
 from epic_memory import Aspects, EpicMemory, Expansion, SearchOptions
 from epic_memory.errors import EpicError, InvalidInputError, UnknownItemError
+from epic_memory.preferences.foreign import language_for
 from epic_memory.types.proposals import Proposal
-from epic_memory.types.validation import moment
 
 Form: TypeAlias = dict[str, str]
 Change: TypeAlias = Callable[[EpicMemory, Form], object]
@@ -167,7 +167,6 @@ class _Page:
             editable=_editable,
             size=words.size,
             chance=words.chance,
-            day=lambda at: f"{moment(at):%d %b %Y}",
         )
         self._templates.globals.update(
             words=words,
@@ -271,13 +270,15 @@ class _Page:
 
     def _shown(self, request: Request, name: str, view: Mapping[str, Any], status: int = 200) -> Response:
         done = self._changes.get(request.query_params.get("done", ""))
-        around = {
+        around: dict[str, Any] = {
             "tab": request.url.path,
             "done": done[2] if done else "",
             "namespace": self.memory.namespace,
         }
         # An error page is without what frames the others: the file may be what fails.
         frame = self.views.frame() if status == 200 else {}
+        language = self.memory.settings.language or language_for(frame.get("preferences", ()))
+        around |= {"language": language, "_": words.said_in(language), "day": partial(words.day, language=language)}
         return HTMLResponse(self._templates.get_template(name).render({**around, **frame, **view}), status)
 
     def _preference(self, request: Request) -> str:

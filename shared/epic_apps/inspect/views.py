@@ -15,7 +15,6 @@ import numpy as np
 from epic_memory import EpicMemory, Hit, MemoryEntry, Preference, SearchOptions
 from epic_memory.context import format_context
 from epic_memory.types import Outline, Stats
-from epic_memory.types.validation import moment
 
 Tier: TypeAlias = Literal["all", "kept", "light"]
 
@@ -293,15 +292,15 @@ def plane(vectors: Any, fitted: Any) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in np.clip(scaled, 0.0, 1.0)]
 
 
-def growth(added: list[float]) -> list[tuple[str, int]]:
-    """Return days, and how many entries were held at the end of each."""
+def growth(added: list[float]) -> list[tuple[float, int]]:
+    """Return days, in Unix seconds, and how many entries were held at the end of each."""
     if not added:
         return []
     days = Counter(int(each // _DAY) for each in added)
     total, steps = 0, []
     for day in sorted(days):
         total += days[day]
-        steps.append((f"{moment(day * _DAY):%d %b %Y}", total))
+        steps.append((float(day * _DAY), total))
     return steps[:: -(-len(steps) // _MOST_STEPS)] if len(steps) > _MOST_STEPS else steps
 
 

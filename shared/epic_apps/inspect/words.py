@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import TypeAlias
 
 from markupsafe import Markup, escape
 
 from epic_apps.cli import reasons
 from epic_learn.origins import place_of, written_by
 from epic_memory import MemoryEntry, NotKept, Stance
+from epic_memory.text.language import ENGLISH
+from epic_memory.text.translations import translated
 from epic_memory.types.proposals import Proposal
+from epic_memory.types.validation import moment
+
+Say: TypeAlias = Callable[[str], Markup]
+"""Translation of a message of the page, which may have tags."""
 
 LONGEST = 20_000
 """Most characters of a text on a page of its own."""
@@ -29,6 +37,13 @@ STANCES = {
     Stance.MIXED: "suits in part",
     Stance.NEUTRAL: "on the subject",
 }
+STAGES = {
+    "coarse filter": "off the subject",
+    "verification": "no use for it",
+    "budget": "no room",
+    "expired": "expired",
+}
+"""Short names of the stages at which a text is turned away."""
 _STAGES = {
     "coarse filter": "None of your preferences is about this",
     "verification": "It touches on a preference, but says nothing that matters for it",
@@ -54,6 +69,26 @@ _CHANGES = {
     "update_fact": "Changed fact",
     "end_fact": "No longer true",
 }
+
+
+_REASONS = {
+    Stance.SUPPORTS: 'Kept because you said: "{}"; it suits you.',
+    Stance.CONFLICTS: 'Kept because you said: "{}"; it goes against that.',
+    Stance.MIXED: 'Kept because you said: "{}"; part of it suits you, part does not.',
+    Stance.NEUTRAL: 'Kept because you said: "{}"; whether it suits you is open.',
+}
+"""Reasons in other languages than English, which has them as the command line says them."""
+
+
+def said_in(language: str) -> Say:
+    """Return the translation into a language."""
+    return lambda message: Markup(translated(message, language, "epic_apps"))
+
+
+def day(at: float | datetime, language: str = ENGLISH) -> str:
+    """Return a day: as English has it, or by its figures."""
+    at = at if isinstance(at, datetime) else moment(at)
+    return f"{at:%d %b %Y}" if language == ENGLISH else f"{at:%Y-%m-%d}"
 
 
 def shown(text: object, longest: int = LONGEST) -> str:
@@ -91,24 +126,29 @@ def _marked(part: str | Markup, quote: str) -> list[str | Markup]:
     return [before, Markup("<mark>{}</mark>").format(quote), after]
 
 
-def reason(entry: MemoryEntry, text: str) -> str:
-    """Return why a text is kept for a preference, as the command line says it."""
+def reason(entry: MemoryEntry, text: str, say: Say) -> str:
+    """Return why a text is kept for a preference, in English as the command line says it."""
+    template = _REASONS[entry.stance]
+    if entry.preference and (own := say(template)) != template:
+        told = "" if _FIGURE.search(entry.rationale) else shown(entry.rationale)
+        return Markup(" ").join(filter(None, (own.format(shown(entry.preference)), told)))
     said = shown(reasons.reason(entry, text))
     return f"{said[:1].upper()}{said[1:].rstrip('.')}."
 
 
-def why_not(record: NotKept) -> str:
+def why_not(record: NotKept, say: Say) -> Markup:
     """Return why an item was turned away, without figures."""
+    stage = say(_STAGES[record.stage]) if record.stage in _STAGES else escape(shown(record.stage))
     if record.reason and not _FIGURE.search(record.reason):
-        return f"{_STAGES.get(record.stage, record.stage)}: {shown(record.reason)}."
-    return _STAGES.get(record.stage, shown(record.stage)) + "."
+        return Markup("{}: {}.").format(stage, shown(record.reason))
+    return stage + "."
 
 
-def note_in_words(note: str, held: bool) -> str:
+def note_in_words(note: str, held: bool, say: Say) -> str:
     """Return the note of an explanation, without figures."""
     if not _FIGURE.search(note):
         return shown(note)
-    return "In the light tier, kept for its text only." if held else "Not held."
+    return say("In the light tier, kept for its text only." if held else "Not held.")
 
 
 def change_of(proposal: Proposal) -> str:
@@ -116,12 +156,12 @@ def change_of(proposal: Proposal) -> str:
     return _CHANGES[proposal.kind]
 
 
-def said_of(proposal: Proposal) -> str:
+def said_of(proposal: Proposal, say: Say) -> str:
     """Return who said what a proposal is made of, and where."""
-    by = {"page": "written on this page", "onboarding": "your answer to a question"}
-    worded = "worded by an assistant" if written_by(proposal) == "assistant" else ""
+    by = {"page": "written on this page", "onboarding": "your answer to a question"}.get(proposal.source)
+    worded = say("worded by an assistant") if written_by(proposal) == "assistant" else ""
     place = place_of(proposal)
-    return ", ".join(filter(None, (by.get(proposal.source, proposal.speaker), place, worded)))
+    return ", ".join(map(str, filter(None, (say(by) if by else proposal.speaker, place, worded))))
 
 
 def chance(share: float) -> str:
