@@ -5,7 +5,8 @@
 Each part is a process of its own on one core, whose libraries run one thread. Its private memory is limited
 (RLIMIT_DATA: what it writes, without the pages of libraries, which the system can drop); a part that needs more fails.
 Its peak RSS counts these pages, too, and must stay below the same limit. The corpus is passages and answers, then
-options of PrefEval; the questions are the persona's own. Joules are those of the whole package, if the machine tells.
+options of PrefEval, then turns of LoCoMo; the questions are the persona's own. Joules are those of the whole package,
+if the machine tells.
 
 Last comes what a question's time is spent on, as shares of the whole, beside the shares of the paper's Table 9: another
 machine than its boards can be compared by shares only.
@@ -47,7 +48,9 @@ def part_of(given: argparse.Namespace) -> dict[str, Any]:
     folder, persona = Path(given.folder), personas(given.data, "PrefWiki")[0]
     preferences = [preference for preference, _ in persona]
     options = (option for case in read_jsonl(given.data / "prefeval_mcq.jsonl") for option in case["options"])
-    corpus = islice(chain(sources(given.data), options), given.chunks)
+    talks = json.loads((given.data / "locomo_conversations.json").read_text(encoding="utf-8"))
+    turns = (f"{turn['speaker']}: {turn['text']}" for talk in talks for turn in talk["turns"])
+    corpus = islice(chain(sources(given.data), options, turns), given.chunks)
     told: dict[str, Any] = {}
     began = time.process_time()
     if given.part in ("build", "budget"):
