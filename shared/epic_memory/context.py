@@ -86,8 +86,8 @@ def format_context(
     Raises:
         InvalidInputError: for an unknown value of `preferences`.
     """
-    opening = format_preferences(hits, preferences=preferences, allowance=allowance)
     numbered, language = numbered_hits(hits), language_of_context(hits)
+    opening = format_preferences(hits, preferences=preferences, allowance=allowance, language=language)
     if isinstance(hits, Hits) and hits.matters and preferences != "none":
         mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
         kept = numbered if every_hit else _worth_telling(numbered, mattering)
@@ -135,8 +135,18 @@ def join_context(parts: Iterable[str], language: str = ENGLISH) -> str:
     return "\n\n".join(joined)
 
 
-def format_preferences(hits: Iterable[Hit], *, preferences: Opening = "matter", allowance: int = ALLOWANCE) -> str:
+def format_preferences(
+    hits: Iterable[Hit],
+    *,
+    preferences: Opening = "matter",
+    allowance: int = ALLOWANCE,
+    language: str | None = None,
+) -> str:
     """Format the opening of a context, one line for each preference; return an empty text if there is none to list.
+
+    Args:
+        hits, preferences, allowance: As for `format_context`.
+        language: One of `LANGUAGES`; default: that of the context.
 
     Raises:
         InvalidInputError: for an unknown value of `preferences`.
@@ -147,7 +157,7 @@ def format_preferences(hits: Iterable[Hit], *, preferences: Opening = "matter", 
     chosen = [one for one, _ in hits.matters] if preferences == "all" else those_that_matter(hits.matters, allowance)
     if not chosen:
         return ""
-    language = language_of_context(hits)
+    language = language or language_of_context(hits)
     lines = (f"- {_quoted(_one_line(one.text), language)}" for one in chosen)
     return "\n".join([translated(MATTERING, language), *lines])
 
@@ -241,7 +251,8 @@ def _to_the_point(hit: Hit, mattering: set[str], language: str) -> Hit:
             entry.preference in mattering and not is_worded(entry.instruction, entry.preference, language)
         )
 
-    return replace(hit, entries=tuple(filter(tells, hit.entries)))
+    entries = tuple(filter(tells, hit.entries))
+    return hit if len(entries) == len(hit.entries) else replace(hit, entries=entries)
 
 
 def format_hit(number: int, hit: Hit, language: str | None = None) -> str:
@@ -299,7 +310,7 @@ def _guidance(entry: MemoryEntry, language: str) -> str:
     """Format the guidance for one entry: its instruction after a warning, if its stance calls for one."""
     instruction = " ".join(entry.instruction.split())
     warning = _WARNINGS.get(entry.stance, "")
-    if warning and is_warning(instruction, entry.preference, language):
-        warning = ""
-    warning = translated(warning, language).format(" ".join(entry.preference.split()))
+    if warning:
+        told = is_warning(instruction, entry.preference, language)
+        warning = "" if told else translated(warning, language).format(" ".join(entry.preference.split()))
     return f"- {warning}{instruction}".rstrip() if warning or instruction else ""

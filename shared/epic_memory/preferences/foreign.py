@@ -21,10 +21,18 @@ def languages_known(encoder: Encoder) -> AbstractSet[str] | None:
 
 def language_for(preferences: Iterable[str | Preference]) -> str:
     """Return the language of most preferences, in which their user is to be told; English if it has no translations."""
-    counts = Counter(language_not_read(each) or by_signs(str(each)) for each in preferences if str(each))
-    del counts[None]
+    languages = list(map(_language, preferences))
+    if 2 * languages.count(ENGLISH) >= len(languages):
+        return ENGLISH
+    counts = Counter(filter(None, languages))
     language = max(counts, key=lambda each: (counts[each], each == ENGLISH), default=ENGLISH)
     return language if language in LANGUAGES else ENGLISH
+
+
+def _language(preference: str | Preference) -> str | None:
+    if isinstance(preference, str):
+        return by_signs(preference)
+    return by_signs(preference.text) or language_not_read(preference)
 
 
 def is_foreign_to(encoder: Encoder, query: str, preferences: Iterable[Preference]) -> bool | None:

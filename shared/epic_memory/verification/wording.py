@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from epic_memory.preferences.foreign import language_for
-from epic_memory.text.language import ENGLISH
-from epic_memory.text.translations import translated
+from epic_memory.text.language import ENGLISH, by_signs
+from epic_memory.text.translations import LANGUAGES, translated
 from epic_memory.types import Stance
 from epic_memory.types.preferences import Aspects
 
@@ -90,17 +89,22 @@ def is_worded(instruction: str, preference: str = "", language: str = ENGLISH) -
 
     It may be in English, in the language of the preference, or in another one that is given.
     """
-    return any(_worded(one).fullmatch(instruction) for one in _languages(preference, language))
+    if _worded(ENGLISH).fullmatch(instruction):
+        return True
+    return any(_worded(one).fullmatch(instruction) for one in _others(preference, language))
 
 
 def is_warning(instruction: str, preference: str, language: str) -> bool:
     """Tell whether an instruction begins with a warning, in one of the languages of `is_worded`."""
     start = instruction.lower()
-    return any(start.startswith(translated(_STEER_CLEAR, one).lower()) for one in _languages(preference, language))
+    if start.startswith(_STEER_CLEAR.lower()):
+        return True
+    return any(start.startswith(translated(_STEER_CLEAR, one).lower()) for one in _others(preference, language))
 
 
-def _languages(preference: str, language: str) -> set[str]:
-    return {ENGLISH, language, language_for([preference])}
+def _others(preference: str, language: str) -> set[str]:
+    """Return the languages besides English that guidance for a preference may be in."""
+    return {each for each in (language, by_signs(preference)) if each in LANGUAGES and each != ENGLISH}
 
 
 @lru_cache
