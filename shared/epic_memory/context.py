@@ -136,17 +136,9 @@ def join_context(parts: Iterable[str], language: str = ENGLISH) -> str:
 
 
 def format_preferences(
-    hits: Iterable[Hit],
-    *,
-    preferences: Opening = "matter",
-    allowance: int = ALLOWANCE,
-    language: str | None = None,
+    hits: Iterable[Hit], *, preferences: Opening = "matter", allowance: int = ALLOWANCE, language: str | None = None
 ) -> str:
     """Format the opening of a context, one line for each preference; return an empty text if there is none to list.
-
-    Args:
-        hits, preferences, allowance: As for `format_context`.
-        language: One of `LANGUAGES`; default: that of the context.
 
     Raises:
         InvalidInputError: for an unknown value of `preferences`.
@@ -258,9 +250,7 @@ def _to_the_point(hit: Hit, mattering: set[str], language: str) -> Hit:
 def format_hit(number: int, hit: Hit, language: str | None = None) -> str:
     """Format one hit of a context under its number; under the heading of what is known of the user if that is 0.
 
-    Args:
-        number, hit: The hit.
-        language: One of `LANGUAGES`; default: that of the preferences that it was kept for.
+    The language is one of `LANGUAGES`; by default that of the preferences that the hit was kept for.
     """
     language, metadata = language or language_of_context([hit]), hit.item.metadata
     by = _WRITTEN.get(str(metadata.get("origin")))
@@ -276,8 +266,8 @@ def format_hit(number: int, hit: Hit, language: str | None = None) -> str:
     # Several turns in one text say each who speaks.
     part = "in part" if "turn" in metadata and "speaker" not in metadata else "not by the user"
     head += [translated(_BY, language).format(written, translated(part, language))] if written else []
-    number_line = translated(DOCUMENT, language).format(number)
-    return "\n".join([number_line, *head, translated(_CONTENT, language), _quoted(hit.content, language)])
+    head = [translated(DOCUMENT, language).format(number), *head, translated(_CONTENT, language)]
+    return "\n".join([*head, _quoted(hit.content, language)])
 
 
 def _quoted(text: str, language: str) -> str:

@@ -110,9 +110,9 @@ def _others(preference: str, language: str) -> set[str]:
 @lru_cache
 def _worded(language: str) -> re.Pattern[str]:
     """Return a pattern for all instructions in a language."""
-    templates = [translated(one.format(_SAID, "{}"), language) for one in _QUOTING.values()]
-    if language == ENGLISH:
-        templates = [*_QUOTING.values(), *_TELLING.values()]
+    templates = [*_QUOTING.values(), *_TELLING.values()]
+    if language != ENGLISH:
+        templates = [translated(one.format(_SAID, "{}"), language) for one in _QUOTING.values()]
     return re.compile("|".join(".+".join(map(re.escape, one.split("{}"))) for one in templates), re.S)
 
 
