@@ -86,6 +86,16 @@ async def test_where_nothing_is_held_the_preferences_that_matter_are_told() -> N
     assert await block.aget([user("about Rust")]) == ""
 
 
+async def test_what_is_told_is_in_the_language_of_the_preferences() -> None:
+    preferences = ["Ich mag den roten Wein.", "Ich sitze gern auf der Wiese."]
+    block = EpicMemoryBlock(memory=held("roter Wein eins", "roter Wein zwei", preferences=preferences))
+    told = await block.aget([user("roter Wein eins")])
+    assert told.startswith("Was das eigene Gedächtnis des Nutzers dazu enthält")
+    assert "Dokument 1:\n" in told and "Inhalt:\nroter Wein eins" in told
+    shorter = await block.atruncate(told, 1)
+    assert shorter is not None and "Dokument 1:\n" in shorter and "Dokument 2:\n" not in shorter
+
+
 SAID = {
     "Why does my Rust program not compile?": (),
     "thanks!": (),
