@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from email.utils import getaddresses
 from pathlib import PurePosixPath
@@ -12,6 +12,7 @@ from typing import Any
 
 from epic_learn.credentials import CREDENTIALS, holds_credential, redacted
 from epic_learn.origins import ORIGIN, Origin
+from epic_memory.groups.never import MemoryNever
 from epic_memory.types import Item
 
 NEVER = "texts with metadata about a topic that is never kept"
@@ -57,7 +58,7 @@ def with_origin(
     items: Iterable[Item],
     user: Collection[str],
     kept_out: Counter[str],
-    topic_of: Callable[[str], str | None] | None = None,
+    never: MemoryNever | None = None,
 ) -> Iterator[Item]:
     """Yield items with who wrote them, and without what says a password or the like in text and metadata.
 
@@ -65,9 +66,10 @@ def with_origin(
         items: The items, as they were read.
         user: Addresses of the user in mails.
         kept_out: Counts what is left out, by its reason.
-        topic_of: Returns the topic that keeps a text out; of a title and other metadata as well, if it is given.
+        never: Topics of which nothing is kept, neither of a title and other metadata.
     """
     seen: set[str] = set()
+    topics = never or None
     for item in items:
         text, count = redacted(item.text)
         dropped: list[str] = []
@@ -81,7 +83,7 @@ def with_origin(
             kept_out[CREDENTIALS] += count + len(new)
         if not text:
             continue
-        if topic_of is not None and (said := "\n\n".join(_said(metadata))) and topic_of(said) is not None:
+        if topics is not None and (said := "\n\n".join(_said(metadata))) and topics.topic_of(said) is not None:
             kept_out[NEVER] += 1
             continue
         yield replace(item, text=text if count else item.text, metadata={**metadata, ORIGIN: origin_of(item, user)})

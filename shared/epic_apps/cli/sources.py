@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from epic_apps.cli.folders import folders_in
 from epic_apps.cli.readers import READERS
 from epic_apps.cli.readers.base import Section, opened, text_of
 from epic_apps.cli.roots import Roots
@@ -25,6 +25,9 @@ from epic_memory.types.metadata import dumped_metadata
 
 LINES_SUFFIX = ".jsonl"
 EXPORT_SUFFIX = ".json"
+READABLE = frozenset({*READERS, LINES_SUFFIX})
+"""Suffixes of the files that are read from folders."""
+_KINDS = f"{', '.join(READERS)} or {LINES_SUFFIX}"
 _LONGEST_LINE = 100_000_000
 # Reasons of one file that are told; the others are counted.
 _MOST_REASONS = 20
@@ -111,7 +114,7 @@ class Sources:
                 if len(inside) < of_all:
                     others.append(f"{path}: {of_all - len(inside)} files in folders of which nothing is kept")
                 if not of_all:
-                    raise InvalidInputError(". ".join([f"{path} holds no {_kinds()} file", *others]) + ".")
+                    raise InvalidInputError(". ".join([f"{path} holds no {_KINDS} file", *others]) + ".")
                 if kinds:
                     counts = ", ".join(f"{count} {kind or 'without a suffix'}" for kind, count in sorted(kinds.items()))
                     others.append(f"{path}: files of kinds that are not read from folders ({counts})")
@@ -120,8 +123,8 @@ class Sources:
                 raise InvalidInputError(f"There is no file or folder {path}.")
             elif not path.is_file():
                 raise InvalidInputError(f"{path} is no ordinary file. Give a file or a folder.")
-            elif path.suffix.lower() not in (*READERS, LINES_SUFFIX, EXPORT_SUFFIX):
-                raise InvalidInputError(f"{path} is no {_kinds()} file. Convert it to one of these first.")
+            elif path.suffix.lower() not in {*READABLE, EXPORT_SUFFIX}:
+                raise InvalidInputError(f"{path} is no {_KINDS} file. Convert it to one of these first.")
             else:
                 found[path] = self.roots.name(path, path)
         # One file can be named in several ways.
@@ -130,10 +133,8 @@ class Sources:
     def __iter__(self) -> Iterator[Item]:
         self.places.clear()
         self.whole.clear()
-        self.skipped.clear()
         self.failures.clear()
-        files, others = self._found()
-        self.skipped += others
+        files, self.skipped[:] = self._found()
         sizes = {path: path.stat().st_size for path, _ in files}
         self._made, self._taken, self._size = 0, 0, sum(sizes.values())
         before = 0
@@ -189,27 +190,18 @@ class Sources:
             yield from self._document(path, name)
 
     def _document(self, path: Path, name: str) -> Iterator[Item]:
-        sections: list[tuple[Section, int]] = []
+        sections: list[Section] = []
         for part in READERS[path.suffix.lower()](path):
             if isinstance(part, Section):
-                # Cut twice: the pieces of a large document would take more memory than itself.
-                sections.append((part, sum(1 for _ in self.chunker.stream(part.text))))
+                heading = {"heading": part.heading} if part.heading else {}
+                sections.append(replace(part, metadata={**part.metadata, **heading, "source": name}))
             elif part.failed:
                 self._fail(part.reason)
             else:
                 self._skip(part.reason)
-        total = sum(count for _, count in sections)
-        if not (total or self._failed or self._left):
+        if not (sections or self._failed or self._left):
             self._skip(f"{path} is empty")
-        number = 0
-        for section, _ in sections:
-            heading = {"heading": section.heading} if section.heading else {}
-            metadata = {**section.metadata, **heading, "source": name}
-            for piece in self.chunker.stream(section.text):
-                numbered = {**metadata, "chunk": number, "chunks": total} if total > 1 else metadata
-                item_id = f"{name}#{number}" if total > 1 else name
-                yield self._item(str(path), item_id, _titled(section.heading, piece), numbered)
-                number += 1
+        yield from self._chunks(str(path), name, sections)
 
     def _item(self, place: str, item_id: str, text: str, metadata: dict[str, Any]) -> Item:
         """Make an item and check that its metadata is JSON and its id is new."""
@@ -225,16 +217,15 @@ class Sources:
         self.places[item_id] = place
         return item
 
-    def _chunks(self, place: str, text: str, item_id: str, metadata: dict[str, Any], title: str = "") -> Iterator[Item]:
-        count = sum(1 for _ in self.chunker.stream(text))
-        several = count > 1
-        for number, piece in enumerate(self.chunker.stream(text)):
-            yield self._item(
-                place,
-                f"{item_id}#{number}" if several else item_id,
-                _titled(title, piece),
-                {**metadata, "chunk": number, "chunks": count} if several else metadata,
-            )
+    def _chunks(self, place: str, item_id: str, sections: Sequence[Section]) -> Iterator[Item]:
+        """Yield the chunks of sections, numbered from the first to the last if there are several."""
+        # Cut twice: the pieces of a large document would take more memory than itself.
+        count = sum(1 for section in sections for _ in self.chunker.stream(section.text))
+        pieces = ((section, piece) for section in sections for piece in self.chunker.stream(section.text))
+        for number, (section, piece) in enumerate(pieces):
+            numbered = {"chunk": number, "chunks": count} if count > 1 else {}
+            name = f"{item_id}#{number}" if count > 1 else item_id
+            yield self._item(place, name, _titled(section.heading, piece), {**section.metadata, **numbered})
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:
         lines = read_records(path, self._take)
@@ -266,7 +257,12 @@ class Sources:
                 self._fail(str(error))
 
     def _record(self, place: str, number: int, record: Any, name: str) -> Iterator[Item]:
-        parsed = _parsed(_Record, record, place)
+        try:
+            parsed = _Record.model_validate(record)
+        except ValidationError as error:
+            problem = error.errors()[0]
+            where = ".".join(map(str, problem["loc"])) or "record"
+            raise InvalidInputError(f"{place}: {where}: {problem['msg']}.") from None
         if not parsed.text.strip():
             raise InvalidInputError(f"{place}: the text is empty. Remove the record, or give it a text.")
         item_id = f"{name}:{number}" if parsed.id in (None, "") else str(parsed.id)
@@ -274,7 +270,7 @@ class Sources:
         if claims.get("origin", "user") == "user" and ("origin" in claims or "source" in claims):
             claims = {**claims, "origin": "page"}  # a file that says of itself that it is the user's may be anybody's
         metadata = {"source": name, **({"title": parsed.title} if parsed.title else {}), **claims}
-        yield from self._chunks(place, parsed.text, item_id, metadata, (parsed.title or "").strip())
+        yield from self._chunks(place, item_id, [Section(parsed.text, (parsed.title or "").strip(), metadata)])
 
     def _conversation(self, path: Path, name: str, messages: Any) -> Iterator[Item]:
         conversation = read_conversation(messages)
@@ -341,10 +337,6 @@ def read_preferences(path: str | Path) -> list[Preference]:
     return preferences
 
 
-def _kinds() -> str:
-    return f"{', '.join(READERS)} or {LINES_SUFFIX}"
-
-
 def _titled(title: str, text: str) -> str:
     """Put a title in front of a chunk: a later chunk of a document rarely names its topic."""
     return f"{title}{'' if title[-1] in '.!?' else '.'} {text}" if title else text
@@ -357,28 +349,16 @@ def _is_corpus(messages: Any) -> bool:
 
 
 def _inside(folder: Path) -> tuple[list[Path], Counter[str], list[str]]:
-    """Return the readable files in a folder, sorted, how many others there are, and the links that lead out of it.
-
-    Hidden ones are left out, and so is what is behind a link that leads out.
-    """
+    """Return the readable files in a folder, sorted, how many others there are, and the links that lead out of it."""
 
     def refused(error: OSError) -> None:
         raise InvalidInputError(f"{error.filename} cannot be read: {error.strerror}.") from None
 
-    top = folder.resolve()
-    found, links = [], []
-    for parent, folders, names in os.walk(folder, onerror=refused):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in (*folders, *names):
-            path = Path(parent, name)
-            if name.startswith("."):
-                continue
-            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(top):
-                links.append(str(path.relative_to(folder)))
-            elif name not in folders:
-                found.append(path)
-    readable = [f for f in found if f.suffix.lower() in (*READERS, LINES_SUFFIX) and f.is_file()]
-    return sorted(readable), Counter(f.suffix.lower() for f in set(found) - set(readable)), sorted(links)
+    listings = list(folders_in(folder, refused))
+    found = sorted(Path(entry.path) for listing in listings for entry in listing.files)
+    readable = [path for path in found if path.suffix.lower() in READABLE and path.is_file()]
+    others = Counter(path.suffix.lower() for path in found) - Counter(path.suffix.lower() for path in readable)
+    return readable, others, sorted(each for listing in listings for each in listing.out)
 
 
 def read_records(
@@ -415,12 +395,3 @@ def read_records(
 
 def _broken(error: Exception) -> str:
     return "JSON nested too deeply" if isinstance(error, RecursionError) else f"broken JSON ({error})"
-
-
-def _parsed(model: type[Any], record: dict[str, Any], place: str) -> Any:
-    try:
-        return model.model_validate(record)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(str(part) for part in problem["loc"]) or "record"
-        raise InvalidInputError(f"{place}: {where}: {problem['msg']}.") from None

@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from epic_apps.cli.folders import digest_of
 from epic_apps.cli.roots import Roots
 from epic_apps.cli.sources import Sources
 from epic_apps.imports.chats import Chat, chats_of
@@ -307,16 +308,13 @@ class _Import:
                     except InvalidInputError as error:
                         self.report.failures.append(str(error))
             elif self._copied:
-                from epic_apps.syncing import digest_of
-
                 # Another file of the same name is no newer version of this one.
                 given = [(p.path, f"{_COPIED}/{digest_of(p.path)[:8]}/{p.name}") for p in documents if p.path]
             else:
                 top = source if source.is_dir() else None
                 given = [(part.path, roots.name(part.path, top or part.path)) for part in documents if part.path]
             read = Sources([], given=given)
-            topic_of = self._memory.never.topic_of if len(self._memory.never) else None
-            items = self._counted(with_origin(read, self._user, self.report.kept_out, topic_of))
+            items = self._counted(with_origin(read, self._user, self.report.kept_out, self._memory.never))
             if self._dry_run:
                 for _ in items:
                     pass

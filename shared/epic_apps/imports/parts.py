@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from epic_apps.cli.folders import folders_in
 from epic_memory.errors import InvalidInputError
 
 _HEAD = 8_192
@@ -88,21 +88,13 @@ def _file(path: Path, name: str) -> Part:
 
 
 def _in_folder(folder: Path, failures: list[str]) -> Iterator[Part]:
-    top = folder.resolve()
-
     def failed(error: OSError) -> None:
         failures.append(f"{error.filename} cannot be read: {error.strerror}.")
 
-    for parent, folders, names in os.walk(folder, onerror=failed):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            path = Path(parent, name)
-            try:
-                inside = not path.is_symlink() or path.resolve().is_relative_to(top)
-                if not name.startswith(".") and inside and path.is_file():
-                    yield _file(path, path.relative_to(folder).as_posix())
-            except OSError as error:
-                failed(error)
+    for listing in folders_in(folder, failed):
+        for path in map(Path, listing.files):
+            if path.is_file():
+                yield _file(path, f"{listing.within}{path.name}")
 
 
 def _archive(path: Path) -> zipfile.ZipFile:

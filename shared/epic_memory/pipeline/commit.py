@@ -99,7 +99,7 @@ def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clo
         waiting = {item.id for item, _ in batch.unjudged}
         taken = sum(item.id not in waiting for item, _ in batch.light)
         report.light += taken
-        report.no_room += len(batch.rejected) - taken
+        report.no_room += len(batch.rejected) - taken + len(batch.leaving)
     if session.budget is None:
         write(session, batch, report, clock)
     else:

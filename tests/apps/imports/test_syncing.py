@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from command_line import runner
 from epic_apps import SyncReport, sync, why_not
+from epic_apps.cli.folders import digest_of
 from epic_apps.syncing import forget_folder, synced_folders, watch
 from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError
@@ -222,8 +223,7 @@ def test_only_what_changed_is_read(notes: Path, memory: EpicMemory, monkeypatch:
         os.utime(path, (1_600_000_000, 1_600_000_000))
     sync(memory, notes)
     read: list[str] = []
-    digest = sys.modules["epic_apps.syncing"].digest_of
-    monkeypatch.setattr("epic_apps.syncing.digest_of", lambda path: read.append(path.name) or digest(path))
+    monkeypatch.setattr("epic_apps.syncing.run.digest_of", lambda path: read.append(path.name) or digest_of(path))
     write(notes, "b.txt", "Buy eggs.")
     assert sync(memory, notes).changed == ["notes/b.txt"]
     assert read == ["b.txt"]
@@ -244,7 +244,7 @@ from epic_apps import syncing
 from epic_memory import EpicMemory
 from epic_memory.storage.sqlite.connection import Connection
 path, folder, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
-syncing._FILES_AT_ONCE = 2
+syncing.run.FILES_AT_ONCE = syncing.state.FILES_AT_ONCE = 2
 transaction, count = Connection.transaction, [0]
 def counted(self, *arguments, **options):
     count[0] += 1
@@ -323,7 +323,7 @@ def test_what_has_no_room_is_named_and_offered_again(tmp_path: Path, monkeypatch
         assert len(again.no_room) == 300 - len(memory.items()) > 0, "also those that had to leave for others"
         assert not again.changed and set(again.added) <= set(report.no_room)
         with monkeypatch.context() as patched:
-            patched.setattr("epic_apps.syncing.digest_of", lambda path: pytest.fail("nothing has to be read"))
+            patched.setattr("epic_apps.syncing.run.digest_of", lambda path: pytest.fail("nothing has to be read"))
             assert sync(memory, folder).no_room == sorted(again.no_room)
         for number in range(0, 300, 3):  # what makes room has the others offered again
             (folder / f"{number}.md").unlink()
@@ -407,7 +407,7 @@ def test_what_has_no_room_is_offered_again_after_a_cut(tmp_path: Path, monkeypat
         write(folder, f"{number}.md", f"Note {number} about " + " ".join(f"{number}word{n}" for n in range(150)))
     with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(reserve="200 kB")) as memory:
         with monkeypatch.context() as patched:
-            patched.setattr("epic_apps.syncing._Sync._forget_files", lambda *_: 1 / 0)
+            patched.setattr("epic_apps.syncing.run.FolderState.forget", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 sync(memory, folder)
         assert len(memory.items()) < 300 and sync(memory, folder).no_room

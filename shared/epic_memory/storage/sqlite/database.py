@@ -201,10 +201,11 @@ class Database(Connection):
 
     # the description of the file
 
-    def meta(self) -> dict[str, Any]:
-        """Return everything in `meta`, decoded."""
+    def meta(self, *keys: str) -> dict[str, Any]:
+        """Return what is in `meta` under some keys, or all of it, decoded."""
+        only: dict[str, Any] = {"tail": "WHERE key IN", "among": keys} if keys else {}
         with decoding(self.path):
-            return {str(row["key"]): json.loads(row["value"]) for row in self.rows(self.schema.tables["meta"])}
+            return {str(row["key"]): json.loads(row["value"]) for row in self.rows(self.schema.tables["meta"], **only)}
 
     def set_meta(self, **values: Any) -> None:
         """Write some keys of `meta`; None removes a key."""

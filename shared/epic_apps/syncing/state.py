@@ -1,0 +1,199 @@
+"""State of the folders that a memory is synced with: the files that it holds items of, as its own file knows them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from epic_apps.cli.roots import Roots
+from epic_memory.errors import InvalidInputError
+from epic_memory.memory import EpicMemory, checked_memory
+from epic_memory.types.digests import DIGEST_BYTES
+
+DIRTY = -1
+"""Time of a file that has to be read again whatever its folder says."""
+NO_ROOM, RULED_OUT = "-", "!"
+"""Marks behind the digest of a file that is offered again: some of it had no room, or was ruled out by these topics."""
+FILES_AT_ONCE = 200
+
+_FOLDERS = "sync"
+
+
+@dataclass(slots=True)
+class SyncedFile:
+    """State of a file that items are held from.
+
+    Attributes:
+        size, modified: As its folder says; `DIRTY` if it has to be read again whatever the folder says.
+        digest: Of its content, and a mark if it is to be offered again.
+        ids: Of its items.
+        versions: The digests by which the memory knows that it has seen them, one after the other.
+    """
+
+    size: int = 0
+    modified: int = DIRTY
+    digest: str = ""
+    ids: list[str] = field(default_factory=list)
+    versions: bytes = b""
+
+    @property
+    def content(self) -> str:
+        """The digest of its content without a mark."""
+        return self.digest.partition(NO_ROOM)[0].partition(RULED_OUT)[0]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all of it was read and taken in: there is no mark on it."""
+        return self.digest.isalnum()
+
+    def versions_besides(self, ids: Collection[str]) -> set[bytes]:
+        """Return the digests of its items without those of some ids."""
+        if not self.digest:  # of some that were read, and some that were before
+            return set(self.each_version())
+        pairs = zip(self.ids, self.each_version(), strict=False)
+        return {version for item_id, version in pairs if item_id not in ids}
+
+    def each_version(self) -> Iterator[bytes]:
+        """Yield the digest of each of its items."""
+        return (self.versions[at : at + DIGEST_BYTES] for at in range(0, len(self.versions), DIGEST_BYTES))
+
+
+class FolderState:
+    """Files of one synced folder by their names, and which of them a sync that was cut off was about to change.
+
+    Args:
+        memory: The memory.
+        name: The name that the memory gives to the folder.
+    """
+
+    def __init__(self, memory: EpicMemory, name: str) -> None:
+        self._memory = memory
+        self._files, self._going = f"sync/{name}", f"syncing/{name}"
+        packed = memory.file.state(self._files)
+        if packed is None:  # what a build has taken in
+            self.files = {file: SyncedFile(ids=ids) for file, ids in Roots(memory).held_in(name).items()}
+        else:
+            self.files = _unpacked(packed)
+        self.cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
+        for file, ids in self.cut_off.items():  # these may be held, or not
+            known = self.files.setdefault(file, SyncedFile())
+            known.ids, known.modified = list(dict.fromkeys([*known.ids, *ids])), DIRTY
+
+    def begin(self, going: Mapping[str, list[str]]) -> None:
+        """Write down which items of which files are about to be written: a cut may leave some of them."""
+        self._memory.file.set_state(**{self._going: going})
+
+    def save(self) -> None:
+        """Write down the files as they are held now."""
+        self._memory.file.set_state(**{self._files: _packed(self.files), self._going: None})
+
+    def forget(self, names: Collection[str]) -> None:
+        """Forget all that is held of some files."""
+        left = list(names)
+        while left:
+            some, left = left[:FILES_AT_ONCE], left[FILES_AT_ONCE:]
+            forget_files(self._memory, [self.files[name] for name in some])
+            for name in some:
+                del self.files[name]
+            self.save()
+
+
+def known_folders(memory: EpicMemory) -> dict[str, dict[str, Any]]:
+    """Return what is known of each synced folder, by its name: its path, and what is ignored there."""
+    return memory.file.state(_FOLDERS) or {}
+
+
+def note_folder(memory: EpicMemory, name: str, known: Mapping[str, Any]) -> None:
+    """Write down what is known of a synced folder, if it is news."""
+    if (folders := known_folders(memory)).get(name) != known:
+        memory.file.set_state(**{_FOLDERS: {**folders, name: known}})
+
+
+def synced_folders(memory: EpicMemory) -> list[Path]:
+    """Return the folders that a memory was synced with."""
+    return [Path(known["path"]) for known in known_folders(memory).values()]
+
+
+def forget_folder(memory: EpicMemory, folder: str | Path) -> int:
+    """Sync a memory with a folder no longer, and forget what it holds of it; return how many files that were.
+
+    Args:
+        memory: The memory.
+        folder: The folder, which need not be there any more. What another synced folder holds, too, stays.
+
+    Raises:
+        InvalidInputError: if the memory was not synced with it.
+    """
+    top = str(Path(folder).resolve())
+    folders = known_folders(checked_memory(memory))
+    name = next((each for each, known in folders.items() if known["path"] == top), None)
+    if name is None:
+        listed = ", ".join(known["path"] for known in folders.values()) or "none"
+        raise InvalidInputError(f"The memory was not synced with {top}. Synced folders: {listed}.")
+    del folders[name]
+    others = {file for each in folders for file in FolderState(memory, each).files}
+    gone = [file for way, file in FolderState(memory, name).files.items() if way not in others]
+    forget_files(memory, gone)
+    memory.file.set_state(**{_FOLDERS: folders or None, f"sync/{name}": None, f"syncing/{name}": None})
+    Roots(memory).write()
+    return len(gone)
+
+
+def files_without_room(memory: EpicMemory) -> list[tuple[Path, str]]:
+    """Return the files of synced folders with texts that found no room, each with its name in the memory."""
+    roots, found = Roots(memory), []
+    for folder in known_folders(memory):
+        for name, file in FolderState(memory, folder).files.items():
+            path = roots.path_of(name) if file.digest.endswith(NO_ROOM) else None
+            if path is not None:
+                found.append((path, name))
+    return found
+
+
+def forget_files(memory: EpicMemory, files: Collection[SyncedFile]) -> None:
+    """Forget the items of files, and that they were seen."""
+    ids = {item_id for file in files for item_id in file.ids}
+    forget_items(memory, ids, [version for file in files for version in file.each_version()])
+
+
+def forget_items(memory: EpicMemory, ids: Collection[str], versions: Collection[bytes]) -> None:
+    """Forget items by their ids, whether they are held, wait, or are on record; and that others were seen."""
+    if ids:
+        known = {item.id for item in (*memory.get(ids), *memory.items(waiting=True))}
+        known |= {record.item_id for record in memory.file.not_kept()}
+        if known := known.intersection(ids):
+            memory.forget(*sorted(known))
+    if versions:
+        memory.file.forget_versions(versions)
+
+
+def _packed(files: Mapping[str, SyncedFile]) -> str:
+    """Return what is known of files as a short text: column by column, of ids their number where they are as usual."""
+    ids = [len(file.ids) if file.ids == _usual_ids(name, len(file.ids)) else file.ids for name, file in files.items()]
+    versions = b"".join(file.versions for file in files.values())
+    each = files.values()
+    columns = [list(files), [f.size for f in each], [f.modified for f in each], [f.digest for f in each], ids]
+    counts = [len(file.versions) for file in each]
+    dumped = json.dumps([*columns, counts], separators=(",", ":"), ensure_ascii=False).encode()
+    packed = zlib.compress(len(dumped).to_bytes(8, "big") + dumped + versions, 1)
+    return base64.b64encode(packed).decode()
+
+
+def _unpacked(packed: str) -> dict[str, SyncedFile]:
+    content = zlib.decompress(base64.b64decode(packed))
+    end = 8 + int.from_bytes(content[:8], "big")
+    files: dict[str, SyncedFile] = {}
+    for name, size, modified, digest, ids, count in zip(*json.loads(content[8:end]), strict=True):
+        known = _usual_ids(name, ids) if isinstance(ids, int) else ids
+        files[name] = SyncedFile(size, modified, digest, known, content[end : end + count])
+        end += count
+    return files
+
+
+def _usual_ids(name: str, count: int) -> list[str]:
+    return [name] if count == 1 else [f"{name}#{number}" for number in range(count)]
