@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, TypeAlias
 
 import anyio
 import anyio.to_thread
-import uvicorn
-from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import Field
-from starlette.applications import Starlette
-from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from epic_apps import local
-from epic_apps.client_model import ClientLM
+from epic_apps.mcp_memory import Memories
 from epic_apps.mcp_sdk import Caller, RefusedError, ResourceError, Server, ToolError
 from epic_learn.credentials import holds_credential
 from epic_learn.origins import ORIGIN, SAID, origins_of_preferences, written_by
-from epic_memory import EpicMemory, Hit, Item, Settings
+from epic_memory import EpicMemory, Hit, Item
 from epic_memory.context import without_tags
-from epic_memory.encoders import Encoder
-from epic_memory.errors import EpicError, InvalidInputError
-from epic_memory.lm.base import SECONDS
-from epic_memory.lm.http import check_model
-from epic_memory.text.chunking import WordChunker
+from epic_memory.errors import EpicError
 from epic_memory.types.proposals import plain
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
-
-Access: TypeAlias = Literal["read", "propose", "write"]
-"""Rights of an assistant: only read; propose changes, which the user accepts elsewhere; or change the memory itself.
-"""
-HOST = local.HOST
-"""The only address that the server listens on."""
-PATH = "/mcp"
-"""Path of the streamable HTTP endpoint."""
-
-CLIENT = "client"
-"""Name of the model that is the client's own."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Characters of a text that an assistant is given; what is longer says so.
@@ -102,117 +76,10 @@ _PROMPTS = (
 """Name, title and text of what a client offers its user to say."""
 
 
-class UserMemory:
-    """The memory of a file that a server works on, and those of its other users. Use it in a `with`, or `close()` it.
-
-    Args:
-        path: The memory's file, which has to exist.
-        access: What an assistant may do.
-        any_user: Whether a call may name another user of the file by `user_id`.
-        encoder, settings: As for `EpicMemory.open`; the namespace is the user that the server is started for.
-        llm: Likewise; "client" is the own model of the first client that offers it (sampling): until then, and if none
-            does, no model is asked.
-        timeout: Seconds for an answer of that model, which its user may have to allow.
-
-    Raises:
-        InvalidInputError: for an unknown access, a timeout that is none, or a model whose answers could not be kept.
-        StoreError: if there is no such file, or it is no memory.
-    """
-
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        access: Access = "propose",
-        any_user: bool = False,
-        encoder: Encoder | str | None = None,
-        llm: Any = None,
-        timeout: float = SECONDS,
-        settings: Settings = Settings(),
-    ) -> None:
-        if access not in get_args(Access):
-            raise InvalidInputError(f"access must be one of {', '.join(get_args(Access))}, not {access!r}.")
-        if access == "read" and llm is not None:
-            raise InvalidInputError(
-                "Nothing that a model says could be kept: llm is not for a memory that is only read."
-            )
-        self.access = access
-        self._any_user = any_user
-        self._place = Path(path).absolute()
-        chunker = WordChunker() if settings.chunker is None else settings.chunker
-        self._settings = replace(settings, must_exist=True, read_only=access == "read", chunker=chunker)
-        self._encoder = encoder
-        self.asks_client = llm == CLIENT
-        check_model(type(self).__name__, CLIENT, None, timeout)
-        self._timeout = timeout
-        self._llm = None if self.asks_client else llm
-        self._meeting = anyio.Lock()
-        self._model: ClientLM | None = None
-        self._own = self._open(self._settings.namespace)
-        self._opened = [self._own]
-        self._encoder = self._own.encoder
-
-    def _open(self, namespace: str) -> EpicMemory:
-        settings = replace(self._settings, namespace=namespace)
-        if self._llm is None:
-            settings = replace(settings, model_budget=None, on_demand=None)
-        return EpicMemory.open(self._place, encoder=self._encoder, llm=self._llm, settings=settings)
-
-    async def meet(self, caller: Caller) -> None:
-        """Have the model of a client asked from now on, if it is the first that offers it."""
-        if not caller.offers_its_model:
-            return
-        async with self._meeting:
-            if self._model is None:
-                model = ClientLM(caller, self._timeout)
-                self._llm = model
-                own = partial(self._open, self._own.namespace)
-                # The other one is closed in the end: a call may be using it.
-                self._own = await anyio.to_thread.run_sync(own)
-                self._opened.append(self._own)
-                self._model = model
-            self._model.latest = caller
-
-    @asynccontextmanager
-    async def of(self, user_id: str) -> AsyncIterator[EpicMemory]:
-        """Give the memory of a user, to be used inside an `async with`.
-
-        Raises:
-            InvalidInputError: for another user than the server's own, unless any user may be named.
-        """
-        if user_id in ("", self._own.namespace):
-            yield self._own
-            return
-        if not self._any_user:
-            raise InvalidInputError("This server works for one user. Leave user_id out.")
-        known = await anyio.to_thread.run_sync(lambda: self._own.file.namespaces)
-        if user_id not in known and self.access != "write":
-            raise InvalidInputError("The memory has no such user.")
-        memory = await anyio.to_thread.run_sync(partial(self._open, user_id))
-        try:
-            yield memory
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(memory.close)
-
-    def close(self) -> None:
-        """Close the file."""
-        for memory in self._opened:
-            memory.close()
-
-    def __enter__(self) -> UserMemory:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def memory_server(memory: UserMemory) -> Server:
+def memory_server(memory: Memories) -> Server:
     """Make the MCP server of a memory: its tools, by what an assistant may do, and its resources."""
     server = Server("epic-memory", title="EPIC memory", instructions=_INSTRUCTIONS + _MAY[memory.access])
-    server.on_call = memory.meet if memory.asks_client else None
+    server.on_call = memory.on_call
     tools = _Tools(memory)
     reading: list[_Tool] = [tools.search_memory, tools.get_context]
     reading += [tools.list_preferences, tools.list_facts, tools.list_proposals]
@@ -247,7 +114,7 @@ def _prompt(name: str, text: str) -> Callable[[], str]:
 class _Tools:
     """The tools and resources. A docstring is what an assistant reads about a tool."""
 
-    def __init__(self, memory: UserMemory) -> None:
+    def __init__(self, memory: Memories) -> None:
         self._memory = memory
 
     async def search_memory(self, query: Query, limit: Limit = 5, user_id: UserId = "") -> dict[str, Any]:
@@ -468,62 +335,3 @@ def _shown(text: str, longest: int = _LONGEST) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-class _TokenRequired:
-    """ASGI middleware that lets a request pass if it brings the token."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app = app
-        self._expected = f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = Headers(scope=scope).get("authorization", "") if scope["type"] == "http" else None
-        if given is None or hmac.compare_digest(given.encode(), self._expected):
-            await self._app(scope, receive, send)
-            return
-        error = JSONResponse({"error": "This server needs its token: Authorization: Bearer TOKEN."}, status_code=401)
-        error.headers["www-authenticate"] = "Bearer"
-        await error(scope, receive, send)
-
-
-def http_app(server: Server, *, port: int, token: str) -> Starlette:
-    """Return the ASGI application of streamable HTTP: token, host and origin of every request are checked.
-
-    Raises:
-        InvalidInputError: for a token that can be guessed.
-    """
-    if len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidInputError("The token must have at least 16 printable ASCII characters and no space.")
-    names = [f"{host}:{port}" for host in (HOST, "localhost")]
-    security = TransportSecuritySettings(allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names])
-    app = server.http(PATH, host=HOST, security=security)
-    app.add_middleware(_TokenRequired, token=token)
-    return app
-
-
-def run_stdio(server: Server) -> None:
-    """Serve over standard input and output, until the input ends.
-
-    Raises:
-        BrokenPipeError: if the client has gone before.
-    """
-    try:
-        anyio.run(server.run_stdio_async)
-    except Exception as error:
-        # A task group wraps what ends one of its tasks.
-        if all(isinstance(each, BrokenPipeError) for each in getattr(error, "exceptions", [error])):
-            raise BrokenPipeError from None
-        raise
-
-
-def run_http(server: Server, *, port: int, token: str) -> None:
-    """Serve streamable HTTP on 127.0.0.1, until it is interrupted.
-
-    Raises:
-        InvalidInputError: for a port that cannot be used, or a token that can be guessed.
-    """
-    app = http_app(server, port=port, token=token)
-    with local.listening_socket(port) as listening:
-        # No access log: nobody needs to know from it what was asked for, and when.
-        uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run([listening])

@@ -29,7 +29,9 @@ from mcp.types import ElicitResult
 
 from command_line import runner
 from epic_apps.connect import StdioClient as Clients
-from epic_apps.mcp import PATH, Access, UserMemory, http_app, memory_server
+from epic_apps.mcp import memory_server
+from epic_apps.mcp_memory import Access, UserMemory
+from epic_apps.mcp_serving import PATH, http_app
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError
 from hostile_texts import HOSTILE

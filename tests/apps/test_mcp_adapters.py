@@ -14,7 +14,9 @@ import pytest
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
 from epic_apps.local import listening_socket
-from epic_apps.mcp import PATH, UserMemory, http_app, memory_server
+from epic_apps.mcp import memory_server
+from epic_apps.mcp_memory import UserMemory
+from epic_apps.mcp_serving import PATH, http_app
 from epic_memory import EpicMemory, Item
 from epic_memory.types.proposals import Proposal
 from lm_servers import serving

@@ -17,7 +17,8 @@ pytest.importorskip("mcp.server.mcpserver", reason="its client is that of versio
 
 from mcp import Client
 
-from epic_apps.mcp import Access, memory_server
+from epic_apps.mcp import memory_server
+from epic_apps.mcp_memory import Access
 from epic_apps.mcp_pool import PoolMemory
 
 

@@ -17,7 +17,9 @@ from epic_memory import Settings
 pytest.importorskip("mcp", reason="needs the extra mcp")
 
 from epic_apps.local import listening_socket
-from epic_apps.mcp import PATH, UserMemory, http_app, memory_server
+from epic_apps.mcp import memory_server
+from epic_apps.mcp_memory import UserMemory
+from epic_apps.mcp_serving import PATH, http_app
 from epic_memory import EpicMemory, __version__
 from epic_memory.types import Stance
 from lm_servers import serving

@@ -80,7 +80,10 @@ def mcp(
     if read_only and model.llm is not None:
         raise InvalidInputError("--llm is not allowed with --read-only: nothing that a model says could be kept.")
     try:
-        from epic_apps.mcp import CLIENT, HOST, PATH, Access, UserMemory, memory_server, run_http, run_stdio
+        from epic_apps.local import HOST
+        from epic_apps.mcp import memory_server
+        from epic_apps.mcp_memory import CLIENT, Access, UserMemory
+        from epic_apps.mcp_serving import PATH, run_http, run_stdio
     except ImportError as error:
         raise MissingExtraError(error.name or "mcp", "mcp") from None
 
