@@ -18,6 +18,9 @@ _FRONT = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL
 _TAG = re.compile(r"(?<![^\s(,;])#([^\W\d_][\w/-]{0,99})")
 _WIKI_LINK = re.compile(r"\[\[([^\[\]|#\n]{1,200})")
 _LINK = re.compile(r"\]\(<?([^\s()<>]{1,500})")
+# Front matter in which what clips pages, and readers' apps, name the page.
+_CLIPPED = ("source", "url", "link")
+_ADDRESS = re.compile(r"https?://\S", re.IGNORECASE)
 _NESTS = re.compile(r"[\[{]|[-?] ")
 _MOST = 50
 # The library takes time that grows with the square of what is nested.
@@ -41,6 +44,9 @@ def read_markdown(path: Path) -> Iterator[Section | Left]:
             yield Left(f"{path}: its front matter. {error}")
         else:
             text = text[front.end() :]
+    address = next((each for key in _CLIPPED if _ADDRESS.match(each := str(metadata.get(key, "")))), None)
+    if address is not None:
+        metadata |= {"link": address, "origin": "page"}
     tags = _words(metadata.pop("tags", metadata.pop("tag", ())))
     for section in _sections(text):
         found = [*tags, *_TAG.findall(section.text)]
