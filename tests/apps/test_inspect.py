@@ -396,6 +396,25 @@ def test_what_is_dropped_with_a_name_that_no_file_can_have_is_read(memory: EpicM
     assert "inn.md : nothing" in words_on(client.post("/drop", content="\r\n".join(lines), headers=kind).text)
 
 
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("notes/trips/inn.md", "trips/inn.md"),
+        ("/notes\\inn.md", "inn.md"),
+        ("notes/../.././inn.md", "inn.md"),
+        (f"notes/{'a' * 300}/inn.md", f"{'a' * 60}/inn.md"),
+        (f"notes/{'a/' * 1000}inn.md", f"{'a/' * 19}inn.md"),
+    ],
+)
+def test_a_folder_is_dropped_with_the_paths_in_it(memory: EpicMemory, name: str, place: str) -> None:
+    client = visitor(memory)
+    page = dropped(client, (name, "The Inn is a hotel with a casino."), ("notes/spa.md", "The Spa is a hotel.")).text
+    assert "These are copies" in page and "2 document" in page
+    (waiting,) = re.findall(r'name="id" value="(\w+)"', page)
+    send(client, "bring/import", id=waiting)
+    assert place in {str(item.metadata["source"]).split("/", 2)[2] for item in memory.items()[-2:]}
+
+
 def test_another_file_of_the_same_name_does_not_replace_the_first(memory: EpicMemory) -> None:
     client, texts = visitor(memory), ["The Inn is a hotel with a casino.", "The Spa is a quiet hotel near the sea."]
     for text in texts:

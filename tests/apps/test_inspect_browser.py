@@ -281,6 +281,25 @@ def test_a_file_is_dropped_looked_at_and_imported(open_page: Callable[..., Page]
     assert len(memory.proposals) == before + 1
 
 
+def test_a_folder_is_dropped_with_all_that_is_in_it(
+    open_page: Callable[..., Page], memory: EpicMemory, tmp_path: Path
+) -> None:
+    for name in ("inn.md", "trips/spa.md", ".git/config.md"):
+        (tmp_path / "notes" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "notes" / name).write_text(f"A hotel with a casino, in {name}.", encoding="utf-8")
+    page, before = open_page(), len(memory.items())
+    carried = {"items": [], "files": [str(tmp_path / "notes")], "dragOperationsMask": 1}
+    for step in ("dragEnter", "dragOver", "drop"):
+        page.context.new_cdp_session(page).send(
+            "Input.dispatchDragEvent", {"type": step, "x": 300, "y": 300, "data": carried}
+        )
+    expect(page.get_by_role("heading", name="What is in it")).to_be_visible()
+    page.get_by_role("button", name="Import it").click()
+    done(page, "Imported")
+    names = [str(item.metadata["source"]).split("/", 2)[2] for item in memory.items()[before:]]
+    assert sorted(names) == ["inn.md", "trips/spa.md"]
+
+
 @pytest.mark.parametrize("name", ["phone", "dark"])
 def test_phone_and_dark(open_page: Callable[..., Page], address: str, name: str) -> None:
     phone = name == "phone"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 import jinja2
@@ -26,22 +26,18 @@ from starlette.staticfiles import StaticFiles
 
 from epic_apps.inspect import words
 from epic_apps.inspect.bringing import LARGEST, MOST_FILES, Bringing
+from epic_apps.inspect.changes import CHANGES, LONGEST_FORM, Change, editable, whole
 from epic_apps.inspect.guard import Guard, form_token, is_own_form
 from epic_apps.inspect.views import Tier, Views, known_preference
 from epic_apps.local import HOST, listening_socket
 from epic_apps.losses import why_not
-from epic_memory import Aspects, EpicMemory, Expansion, SearchOptions
-from epic_memory.errors import EpicError, InvalidInputError, UnknownItemError
+from epic_memory import EpicMemory, SearchOptions
+from epic_memory.errors import EpicError, InvalidInputError
 from epic_memory.preferences.foreign import language_for
-from epic_memory.types.proposals import Proposal
-
-Form: TypeAlias = dict[str, str]
-Change: TypeAlias = Callable[[EpicMemory, Form], object]
 
 _logger = logging.getLogger("epic_apps")
 
 _HERE = Path(__file__).parent
-_LONGEST_FORM = 1_000_000
 _LONGEST_QUERY = 10_000
 _MOST_RESULTS = 200
 _TABS = {
@@ -58,88 +54,6 @@ _TABS = {
 }
 
 
-def _aspects(memory: EpicMemory, form: Form) -> None:
-    if "again" in form:
-        memory.preferences.set_aspects(form["id"], None)
-        return
-    was = memory.preferences.aspects(form["id"])
-    read = Aspects(
-        liked=_edited_lines(form, "liked", was.liked),
-        avoided=_edited_lines(form, "avoided", was.avoided),
-        firmness=_number(form.get("firmness", "0.75")),
-        scope=_edited(form.get("scope", ""), was.scope),
-    )
-    memory.preferences.set_aspects(form["id"], read)
-
-
-def _expansion(memory: EpicMemory, form: Form) -> None:
-    if "again" in form:
-        memory.preferences.set_expansion(form["id"], None)
-        return
-    was = memory.preferences.expansions(form["id"])
-    questions, follows, breaks = (
-        _edited_lines(form, name, getattr(was, name, ())) for name in ("questions", "follows", "breaks")
-    )
-    memory.preferences.set_expansion(form["id"], Expansion(questions=questions, follows=follows, breaks=breaks))
-
-
-def _replace(memory: EpicMemory, form: Form) -> None:
-    was = next((each.text for each in memory.preferences if form["id"] in (each.id, each.text)), "")
-    memory.preferences.replace(form["id"], _edited(form["text"], was))
-
-
-def _accept(memory: EpicMemory, form: Form) -> None:
-    was = next((each.text for each in memory.proposals if each.id == form["id"]), "")
-    text = _edited(form.get("text", ""), was)
-    memory.proposals.accept(form["id"], text if text and text != was else None)
-
-
-def _edit_fact(memory: EpicMemory, form: Form) -> None:
-    was = next((each for each in memory.facts if each.id == form["id"]), None)
-    if was is None:
-        raise UnknownItemError("This fact is not held any more.")
-    text = _edited(form["text"], was.text).strip()
-    if text == was.text:
-        return
-    # By a proposal, so that the words in which the user says it are known, and that they were accepted.
-    change = Proposal(kind="update_fact", text=text, old=was.text, quote=text, source="page", expires_at=was.expires_at)
-    made = memory.proposals.add([change], again=True)
-    if not made:
-        left = [*made.report.failures, *(each.reason for each in made.report.left_out)]
-        raise InvalidInputError("; ".join(left) or "It cannot be changed.")
-    # Much the same may wait already, in an assistant's words: what was typed counts.
-    memory.proposals.accept(made[0], text)
-
-
-# For each form: what it does, where it leads, and what is said then.
-_CHANGES: dict[str, tuple[Change, str, str]] = {
-    "preferences/add": (lambda memory, form: memory.preferences.add(form["text"]), "/preferences", "Added."),
-    "preferences/replace": (
-        _replace,
-        "/preferences",
-        "Changed. What is held was matched with it.",
-    ),
-    "preferences/remove": (lambda memory, form: memory.preferences.remove(form["id"]), "/preferences", "Removed."),
-    "preferences/aspects": (_aspects, "/preferences", "Saved: it counts from the next question on."),
-    "preferences/expansion": (_expansion, "/preferences", "Saved: it counts from the next question on."),
-    "items/forget": (lambda memory, form: memory.forget(form["id"]), "/held", "Forgotten for good."),
-    "facts/add": (lambda memory, form: memory.facts.add(form["text"]), "/facts", "Remembered."),
-    "facts/replace": (_edit_fact, "/facts", "Changed."),
-    "facts/forget": (lambda memory, form: memory.forget(form["id"]), "/facts", "Forgotten for good."),
-    "facts/undo": (lambda memory, form: memory.facts.undo(_whole(form["id"], 0)), "/facts", "Undone."),
-    "proposals/accept": (
-        _accept,
-        "/proposals",
-        "Accepted: it is in force.",
-    ),
-    "proposals/reject": (
-        lambda memory, form: memory.proposals.reject(form["id"]),
-        "/proposals",
-        "Rejected: it will not be proposed again.",
-    ),
-}
-
-
 class _Page:
     """The handlers of the page."""
 
@@ -148,12 +62,12 @@ class _Page:
         self.views = Views(memory)
         self._token = token
         self.bringing = Bringing(memory)
-        self._changes: dict[str, tuple[Change, str, str]] = {
-            **_CHANGES,
-            "bring/import": (self.bringing.take, "/bring", "Imported."),
-            "bring/leave": (self.bringing.leave, "/bring", "Nothing was imported."),
-            "bring/sync": (self.bringing.sync, "/bring", "The memory holds what the folder holds."),
-            "bring/unsync": (self.bringing.unsync, "/bring", "No longer in step, and forgotten."),
+        self._changes: dict[str, Change] = {
+            **CHANGES,
+            "bring/import": Change(self.bringing.take, "/bring", "Imported."),
+            "bring/leave": Change(self.bringing.leave, "/bring", "Nothing was imported."),
+            "bring/sync": Change(self.bringing.sync, "/bring", "The memory holds what the folder holds."),
+            "bring/unsync": Change(self.bringing.unsync, "/bring", "No longer in step, and forgotten."),
         }
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"),
@@ -164,7 +78,7 @@ class _Page:
         )
         self._templates.filters.update(
             shown=words.shown,
-            editable=_editable,
+            editable=editable,
             size=words.size,
             chance=words.chance,
         )
@@ -176,6 +90,7 @@ class _Page:
             form_token=form_token(token),
             path=str(memory.file.path or ""),
             most_results=_MOST_RESULTS,
+            most_files=MOST_FILES,
         )
 
     def overview(self, request: Request) -> Response:
@@ -198,7 +113,7 @@ class _Page:
 
     def query(self, request: Request) -> Response:
         text = _asked(request)
-        k = min(max(_whole(request.query_params.get("k", ""), 5), 1), _MOST_RESULTS)
+        k = min(max(whole(request.query_params.get("k", ""), 5), 1), _MOST_RESULTS)
         view = self.views.query(text, k) if text else {"query": "", "k": k}
         return self._shown(request, "query.html", view)
 
@@ -218,11 +133,12 @@ class _Page:
         )
 
     def bring(self, request: Request) -> Response:
-        return self._shown(request, "bring.html", self.bringing.view())
+        view = {**self.bringing.view(), "large": "large" in request.query_params}
+        return self._shown(request, "bring.html", view)
 
     async def drop(self, request: Request) -> Response:
         """Keep dropped files for a moment, and show what is in them."""
-        if _whole_size(request) > LARGEST:
+        if _size_of(request) > LARGEST:
             return PlainTextResponse(f"At most {LARGEST // 10**9} GB at once: use epic import.", 413)
         try:
             async with request.form(max_files=MOST_FILES) as form:
@@ -241,7 +157,7 @@ class _Page:
         try:
             async for part in request.stream():
                 body += part
-                if len(body) > _LONGEST_FORM:
+                if len(body) > LONGEST_FORM:
                     return PlainTextResponse("The form is too long.", 413)
         except ClientDisconnect:
             _logger.warning("A form broke off before it was complete: nothing was changed.")
@@ -256,12 +172,12 @@ class _Page:
         name = request.path_params["name"]
         if name not in self._changes:
             return PlainTextResponse("There is no such change.", 404)
-        do, leads_to, _ = self._changes[name]
+        change = self._changes[name]
         try:
-            await run_in_threadpool(do, self.memory, form)
+            await run_in_threadpool(change.do, self.memory, form)
         except KeyError:
             return PlainTextResponse("The form is not complete.", 400)
-        return RedirectResponse(_link(leads_to, done=name), 303)
+        return RedirectResponse(_link(change.leads_to, done=name), 303)
 
     def failed(self, request: Request, error: Exception) -> Response:
         """Say what went wrong, and what to do about it."""
@@ -272,7 +188,7 @@ class _Page:
         done = self._changes.get(request.query_params.get("done", ""))
         around: dict[str, Any] = {
             "tab": request.url.path,
-            "done": done[2] if done else "",
+            "done": done.done if done else "",
             "namespace": self.memory.namespace,
         }
         # An error page is without what frames the others: the file may be what fails.
@@ -378,46 +294,15 @@ def _link(path: str, **query: object) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def _edited(typed: str, stored: str) -> str:
-    """Return what was typed; the stored text if that is what the field showed, without what cannot be shown."""
-    return stored if typed.strip() == _editable(stored).strip() else typed
-
-
-def _edited_lines(form: Form, name: str, stored: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lines that were typed; those stored if the field has them as they were shown."""
-    typed = _lines(form.get(name, ""))
-    return stored if typed == _lines(_editable("\n".join(stored))) else typed
-
-
-def _editable(text: str) -> str:
-    """Return a text for a field, whole."""
-    return words.shown(text, _LONGEST_FORM)
-
-
-def _lines(text: str) -> tuple[str, ...]:
-    return tuple(line.strip() for line in text.splitlines() if line.strip())
-
-
-def _whole(text: str, otherwise: int) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else otherwise
-
-
 def _page(request: Request) -> int:
-    return _whole(request.query_params.get("page", ""), 1)
+    return whole(request.query_params.get("page", ""), 1)
 
 
 def _asked(request: Request) -> str:
     return request.query_params.get("q", "").strip()[:_LONGEST_QUERY]
 
 
-def _whole_size(request: Request) -> int:
+def _size_of(request: Request) -> int:
     """Return the bytes that a request announces; more than is allowed if it announces none."""
     told = request.headers.get("content-length", "")
     return int(told) if told.isascii() and told.isdigit() else LARGEST + 1
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidInputError(f"A number is needed, not {text[:40]!r}.") from None

@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epic_memory import EpicMemory
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LARGEST = 4_000_000_000
 """Most bytes of what is dropped at once."""
 MOST_FILES = 1_000
-_LONGEST_NAME = 200
+_LONGEST_NAME, _DEEPEST = 200, 20
 _MOST_SHOWN = 20
 
 
@@ -42,7 +42,7 @@ class Bringing:
 
         waiting = {"id": self._id, "name": self._source.name, "report": self._report, "user": ", ".join(self._user)}
         return {
-            "waiting": waiting if self._id else None,
+            "waiting": {**waiting, "is_folder": self._source.is_dir()} if self._id else None,
             "told": self._told[0],
             "left": self._told[1],
             "folders": [str(each) for each in synced_folders(self._memory)],
@@ -58,7 +58,7 @@ class Bringing:
 
         given = [each for each in files if each.filename]
         if not given:
-            raise InvalidInputError("Choose a file, or drop one on the page. A folder is named below.")
+            raise InvalidInputError("Choose a file, or drop files or a folder that has some on the page.")
         with self._turn:
             self.discard()
             self._folder = tempfile.TemporaryDirectory(prefix="epic-")
@@ -66,7 +66,7 @@ class Bringing:
             try:
                 folder.mkdir()
                 for each in given:
-                    with (folder / _free_name(folder, each.filename or "")).open("wb") as copy:
+                    with _free_place(folder, each.filename or "").open("wb") as copy:
                         shutil.copyfileobj(each.file, copy)
                 inside = list(folder.iterdir())
                 self._source = inside[0] if len(inside) == 1 else folder
@@ -133,11 +133,20 @@ class Bringing:
         self._told = report, [*shown, *([f"{len(left) - len(shown)} more"] if len(left) > len(shown) else [])]
 
 
-def _free_name(folder: Path, given: str) -> str:
-    """Return a name for a file in a folder: as it was called, without the way to it."""
-    name = PurePosixPath(given.replace("\\", "/").replace("\0", "")).name.lstrip(".") or "file"
-    stem, dot, suffix = name.rpartition(".")
-    if len(name.encode()) > _LONGEST_NAME:
-        name = f"{(stem or suffix)[:50]}{dot}{suffix[:10]}"
+def _free_place(folder: Path, given: str) -> Path:
+    """Return where a file is copied to: as it was called, below the folders that it was dropped in."""
+    parts = [_short(part) for part in given.replace("\\", "/").replace("\0", "").split("/") if part.strip(". ")]
+    *above, name = parts[-_DEEPEST:] or ["file"]
+    place = folder.joinpath(*above)
+    place.mkdir(parents=True, exist_ok=True)
     tries = (name if n == 1 else f"{n}-{name}" for n in range(1, MOST_FILES + 2))
-    return next(each for each in tries if not (folder / each).exists())
+    return next(place / each for each in tries if not (place / each).exists())
+
+
+def _short(part: str) -> str:
+    """Return a part of a path that is not hidden, and as long as a disk takes it."""
+    part = part.lstrip(".")
+    if len(part.encode()) <= _LONGEST_NAME:
+        return part
+    stem, dot, suffix = part.rpartition(".")
+    return f"{(stem or suffix)[:50]}{dot}{suffix[:10]}"

@@ -29,7 +29,7 @@ addEventListener("pageshow", () => document.querySelectorAll("form").forEach((fo
 const current = document.querySelector("header nav [aria-current]");
 if (current) current.parentElement.scrollLeft = current.offsetLeft - current.parentElement.clientWidth / 2 + current.offsetWidth / 2;
 
-// A file that is dropped anywhere on the page goes into the form for files. Nothing is imported before a confirmation.
+// What is dropped anywhere on the page goes into the form for files. Nothing is imported before a confirmation.
 const files = document.querySelector("#files");
 const carries = (event) => files && event.dataTransfer && event.dataTransfer.types.includes("Files");
 addEventListener("dragover", (event) => {
@@ -40,16 +40,38 @@ addEventListener("dragover", (event) => {
 addEventListener("dragleave", (event) => {
   if (!event.relatedTarget) document.body.classList.remove("dropping");
 });
-addEventListener("drop", (event) => {
+// The files in a dropped folder, named by their paths; hidden ones are left out.
+const filesIn = async (entry) => {
+  if (entry.name.startsWith(".")) return [];
+  if (entry.isFile) {
+    const file = await new Promise((read, failed) => entry.file(read, failed));
+    return [new File([file], entry.fullPath.slice(1))];
+  }
+  const reader = entry.createReader();
+  const inside = [];
+  for (let some = [entry]; some.length; inside.push(...some)) {
+    some = await new Promise((read, failed) => reader.readEntries(read, failed));
+  }
+  return (await Promise.all(inside.map(filesIn))).flat();
+};
+addEventListener("drop", async (event) => {
   if (!carries(event)) return;
   event.preventDefault();
   document.body.classList.remove("dropping");
+  let given = [...event.dataTransfer.files];
   const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry && item.webkitGetAsEntry());
-  if (entries.some((entry) => entry && entry.isDirectory)) {
-    // A browser does not say where a folder is.
-    location.assign("/bring?folder=1#folder");
+  try {
+    if (entries.some((entry) => entry && entry.isDirectory)) given = (await Promise.all(entries.map(filesIn))).flat();
+  } catch (error) {
+    alert(`This folder cannot be read: ${error.message}`);
     return;
   }
-  files.files = event.dataTransfer.files;
+  if (given.length > files.dataset.most) {
+    location.assign("/bring?large=1#folder");
+    return;
+  }
+  const carried = new DataTransfer();
+  for (const file of given) carried.items.add(file);
+  files.files = carried.files;
   files.form.requestSubmit();
 });
