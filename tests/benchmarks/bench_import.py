@@ -16,9 +16,12 @@ import tempfile
 import time
 import zipfile
 from pathlib import Path
+from queue import Queue
+from threading import Event, Thread
 from typing import Any
 
-from epic_apps import import_from, sync
+from epic_apps import SyncReport, import_from, sync
+from epic_apps.syncing import watch
 from epic_memory import EpicMemory
 
 FOODS = "tea,soup,bread,rice,beans,cake,noodles,mushrooms,peppers,apples,plums,figs,oats,barley,tofu,cheese"
@@ -84,7 +87,7 @@ def measure_import(folder: Path, count: int) -> None:
 
 
 def measure_sync(folder: Path, count: int) -> None:
-    """Sync a folder, then again after nothing and after one edit."""
+    """Sync a folder, then again after nothing and after one edit, and watch it."""
     notes, rng = folder / "notes", random.Random(1)
     for number in range(count):
         path = notes / str(number % 100) / f"{number}.md"
@@ -101,7 +104,27 @@ def measure_sync(folder: Path, count: int) -> None:
             sync(memory, notes)
             seconds, cpu = time.perf_counter() - started, time.process_time() - processed
             print(f"sync of {count:,} files, {what}: {1000 * seconds:.0f} ms ({1000 * cpu:.0f} ms of CPU)")
+        measure_watch(memory, notes, count)
     print(f"file: {(folder / 'notes.epic').stat().st_size / 1e6:.2f} MB")
+
+
+def measure_watch(memory: EpicMemory, notes: Path, count: int) -> None:
+    """Edit a file of a folder that is watched, several times."""
+    reports: Queue[SyncReport] = Queue()
+    stop = Event()
+    told = {"on_report": lambda _, report: reports.put(report), "stop": stop}
+    watching = Thread(target=watch, args=(memory, [notes]), kwargs=told, daemon=True)
+    watching.start()
+    reports.get(timeout=60)
+    for number in range(3):
+        time.sleep(3)  # until the watch has begun, and what was edited before is old
+        (notes / "8" / "8.md").write_text(f"Yet another text, number {number}.", encoding="utf-8")
+        started = time.perf_counter()
+        report = reports.get(timeout=60)
+        waited = time.perf_counter() - started
+        print(f"watch of {count:,} files, one edit: {1000 * report.seconds:.0f} ms, reported after {waited:.1f} s")
+    stop.set()
+    watching.join(10)
 
 
 def main() -> None:
