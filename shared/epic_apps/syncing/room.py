@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from epic_memory.memory import EpicMemory
@@ -41,10 +41,9 @@ class Room:
         return decides.hex(), (count - free) * page
 
 
-def placed(memory: EpicMemory, ids: Iterable[str]) -> set[str]:
-    """Return those of some ids whose items are held, or wait for a verdict."""
-    wanted = set(ids)
-    waiting = {item.id for item in memory.items(waiting=True)} & wanted
+def placed(memory: EpicMemory) -> set[str]:
+    """Return the ids of the items that are held, or wait for a verdict."""
+    waiting = {item.id for item in memory.items(waiting=True)}
     session = memory._session
     with session.lock, session.store.reading():  # the ids alone: texts would take a second of ten thousand files
-        return waiting | wanted.intersection(session.store.items.ids(session.namespace).values())
+        return waiting.union(session.store.items.ids(session.namespace).values())

@@ -23,7 +23,7 @@ from epic_apps.syncing.state import (
     RULED_OUT,
     FolderState,
     SyncedFile,
-    forget_items,
+    forget_files,
     known_folders,
     note_folder,
 )
@@ -49,6 +49,7 @@ def sync(
     user: str | Collection[str] = (),
     empty: bool = False,
     progress: bool = False,
+    changed: Collection[Path] | None = None,
 ) -> SyncReport:
     """Make a memory hold what a folder holds: what was added, changed, renamed and deleted since the last time.
 
@@ -66,6 +67,8 @@ def sync(
         user: Names and addresses of the user in mails.
         empty: Whether a folder without any file is meant, which else is taken for a disk that is not there.
         progress: Show a bar.
+        changed: Paths below the folder at which something changed, if that is known: what lies in the folders of others
+            is taken as it was.
 
     Raises:
         InvalidInputError: if there is no such folder, it cannot be read, or is empty unexpectedly; nothing changes.
@@ -76,7 +79,7 @@ def sync(
     if not top.is_dir():
         raise InvalidInputError(f"There is no folder {folder}. Nothing of it was changed.")
     run = _Sync(checked_memory(memory), top.resolve(), ignore, [user] if isinstance(user, str) else list(user))
-    run.run(empty=empty, progress=progress)
+    run.run(empty=empty, progress=progress, changed=changed)
     run.report.seconds = time.perf_counter() - started
     return run.report
 
@@ -100,19 +103,18 @@ class _Sync:
         note_folder(memory, self._name, self._known)
         self._state = FolderState(memory, self._name)
         self._files = self._state.files
-        self._touched = bool(self._state.cut_off)
         self._ruled_out = f"{RULED_OUT}{digest(*memory.never, size=4).hex()}"
         self._again: set[str] = set()
         self._written: dict[str, None] = {}
         self._held_before: set[str] | None = None
         self._is_short = False
 
-    def run(self, *, empty: bool, progress: bool) -> None:
+    def run(self, *, empty: bool, progress: bool, changed: Collection[Path] | None) -> None:
         """Compare the folder with what is known of it, and take over the differences."""
         from tqdm import tqdm
 
-        found = self._walk()
-        gone = [name for name in self._files if name not in found and not self._stays(name)]
+        found, left = self._walk(None if changed is None else self._folders_of(changed))
+        gone = sorted(n for n in self._files if n not in found and n not in left and not self._stays(n))
         if not found and gone and len(gone) == len(self._files) and not empty:
             raise InvalidInputError(
                 f"{self._top} holds no file any more. Is its disk there? If everything was deleted: --empty."
@@ -120,7 +122,7 @@ class _Sync:
         by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
         batch: list[_Read] = []
         touched = [(name, Path(entry.path), entry.stat()) for name, entry in found.items() if entry is not None]
-        self.report.unchanged = len(found) - len(touched) - len(self.report.no_room)
+        self.report.unchanged = len(found) + len(left) - len(touched) - len(self.report.no_room)
         for name, path, status in tqdm(touched, unit=" files", disable=not progress or not touched):
             if (read := self._read(name, path, status)) is None:
                 continue
@@ -142,7 +144,7 @@ class _Sync:
         self._state.forget(gone)
         if self._is_short:
             self._mark_unplaced(self._files)  # also those that had to leave for others
-        self._save()
+        self._state.save()
         if self.report.no_room:
             note_folder(self._memory, self._name, {**self._known, "room": self._room.noted()})
         self.report.added += [each for each in self._written if each in self._again and self._files[each].is_whole]
@@ -151,8 +153,25 @@ class _Sync:
 
     # --- the folder
 
-    def _walk(self) -> dict[str, os.DirEntry[str] | None]:
-        """Return the files by their names, with their entries in the folder if they have to be read."""
+    def _folders_of(self, changed: Collection[Path]) -> set[str] | None:
+        """Return the folders in which some files changed, and those above, by their paths; None if that is not all."""
+        folders = {""}
+        for path in changed:
+            within = path.relative_to(self._top).as_posix()
+            below = f"{self._name}/{within}/"
+            if path.name == IGNORE_FILE or path.is_dir() or any(name.startswith(below) for name in self._files):
+                return None
+            parts = within.split("/")[:-1]
+            folders |= {"/".join(parts[:count]) + "/" for count in range(1, len(parts) + 1)}
+        return None if self._roots.inner(self._top) else folders
+
+    def _walk(self, folders: Collection[str] | None) -> tuple[dict[str, os.DirEntry[str] | None], Collection[str]]:
+        """Look through the folder, or some of the folders in it, given by their paths.
+
+        Returns:
+            The files there by their names, with their entries if they have to be read, and the names of the known files
+            in other folders.
+        """
         found: dict[str, os.DirEntry[str] | None] = {}
         links: list[str] = []
         names = {"": f"{self._name}/"}
@@ -166,31 +185,36 @@ class _Sync:
             raise InvalidInputError(f"{told} Nothing was changed.") from None
 
         def enters(entry: os.DirEntry[str], within: str) -> bool:
+            if folders is not None and within not in folders:
+                return False
             above = names[within[: -len(entry.name) - 1]]
             names[within] = inner.get(entry.path, f"{above}{entry.name}") + "/"
             return entry.path not in never and not self._ignores(within)
 
         for within, files, out in () if str(self._top) in never else folders_in(self._top, failed, enters):
             links += out
+            above = names[within]
             for entry in files:
                 name = entry.name
                 # What a link inside leads to is read where it is.
-                plain = name[name.rfind(".") :].lower() in READABLE and entry.is_file(follow_symlinks=False)
-                if plain and not self._ignores(f"{within}{name}"):
-                    full = f"{names[within]}{name}"
+                if name[name.rfind(".") :].lower() not in READABLE or not entry.is_file(follow_symlinks=False):
+                    continue
+                if not self._ignores(f"{within}{name}"):
+                    name = f"{above}{name}"
                     # What else there is to keep of ten thousand files takes time.
-                    found[full] = None if self._is_as_it_was(full, entry.stat()) else entry
+                    found[name] = None if self._is_as_it_was(name, entry.stat()) else entry
         self.report.skipped += [f"{each}: ruled out (epic never); what is held of it stays" for each in sorted(never)]
         if links:
             self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
-        return found
+        looked = set(names.values())
+        return found, () if folders is None else {n for n in self._files if n[: n.rfind("/") + 1] not in looked}
 
     def _is_as_it_was(self, name: str, status: os.stat_result) -> bool:
         """Tell whether a file is as it was and not to be offered again; one without room is reported."""
         known = self._files.get(name)
         if known is None or known.size != status.st_size or known.modified != status.st_mtime_ns:
             return False
-        if known.is_whole:
+        if known.digest.isalnum():
             return True
         if not known.digest.endswith(NO_ROOM):
             return known.digest.endswith(self._ruled_out)
@@ -217,8 +241,9 @@ class _Sync:
         if not self._room.offers_again:
             same.add(f"{content}{NO_ROOM}")
         if known is not None and known.digest in same and name not in self._state.cut_off:
-            self._touched = self._touched or (known.size, known.modified) != (status.st_size, modified)
-            known.size, known.modified = status.st_size, modified
+            if (known.size, known.modified) != (status.st_size, modified):
+                known.size, known.modified = status.st_size, modified
+                self._state.touch(name)
             if known.digest.endswith(NO_ROOM):
                 report.no_room.append(name)
             else:
@@ -248,30 +273,28 @@ class _Sync:
     def _write(self, batch: Sequence[_Read]) -> None:
         """Take over some files: what was in them goes, what is in them comes, and both are known before."""
         if not batch:
-            self._save()
             return
         memory, items = self._memory, [item for *_, new in batch for item in new]
         if self._held_before is None:
-            self._held_before = placed(memory, (each for file in self._files.values() for each in file.ids))
+            self._held_before = placed(memory)
         self._state.begin({name: file.ids for name, file, _ in batch})
         # What is held comes in another version, which replaces it with all its traces but a record.
         replaced = {item.id for item in memory.get([item.id for item in items])}
         replaced -= {record.item_id for record in memory.file.not_kept()}
-        gone: set[str] = set()
-        versions: set[bytes] = set()
+        old: list[SyncedFile] = []
         for name, file, new in batch:
             before = self._files.get(name, SyncedFile())
             file.versions = b"".join(memory.file.versions(new))
             if file.digest:
-                gone |= set(before.ids) - replaced
-                versions |= before.versions_besides(replaced).difference(file.each_version())
+                old.append(before)
                 self._written[name] = None
             else:  # what could not be read of it stays
                 file.ids = list(dict.fromkeys([*before.ids, *file.ids]))
                 file.versions += before.versions
             self._files[name] = file
+            self._state.touch(name)
         # Before the new comes: to forget a document takes the chunks away that its name begins.
-        forget_items(memory, gone, versions)
+        forget_files(memory, old, replaced, {version for _, file, _ in batch for version in file.each_version()})
         report = memory.add(items)
         self.report.kept += report.kept
         self.report.light += report.light
@@ -280,12 +303,12 @@ class _Sync:
         if report.no_room or report.evicted or report.known:
             self._is_short = True
             self._mark_unplaced([name for name, *_ in batch])
-        self._save(force=True)
+        self._state.save()
 
     def _mark_ruled_out(self, batch: Sequence[_Read]) -> None:
         """Mark the files with texts that a topic kept out: they are offered again when the topics have changed."""
         items = [item for *_, new in batch for item in new]
-        known = placed(self._memory, (item.id for item in items))
+        known = placed(self._memory)
         seen = zip(items, self._memory.file.has_seen(items), strict=True)
         known |= {item.id for item, is_seen in seen if is_seen}
         for _, file, new in batch:
@@ -298,7 +321,7 @@ class _Sync:
         if before is None or not self._memory._session.reserve:  # nothing came, or room is for what is kept only
             return
         wanted = {each for name in names for each in self._files[name].ids}
-        missing = wanted - placed(self._memory, wanted)
+        missing = wanted - placed(self._memory)
         unplaced: list[bytes] = []
         for name in names if missing else ():
             file = self._files[name]
@@ -308,14 +331,9 @@ class _Sync:
                 unplaced += [version for item_id, version in versions if item_id in lost]
                 self.report.no_room.append(name)
                 file.digest += NO_ROOM
+                self._state.touch(name)
         if unplaced:
             self._memory.file.forget_versions(unplaced)
-            self._touched = True
-
-    def _save(self, *, force: bool = False) -> None:
-        if force or self._touched:
-            self._state.save()
-            self._touched = False
 
 
 def _moved_to(memory: EpicMemory, top: Path) -> str | None:

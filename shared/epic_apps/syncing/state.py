@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ NO_ROOM, RULED_OUT = "-", "!"
 FILES_AT_ONCE = 200
 
 _FOLDERS = "sync"
+# An edit of one file writes one piece.
+_PIECES = 64
 
 
 @dataclass(slots=True)
@@ -52,10 +55,9 @@ class SyncedFile:
         return self.digest.isalnum()
 
     def versions_besides(self, ids: Collection[str]) -> set[bytes]:
-        """Return the digests of its items without those of some ids."""
-        if not self.digest:  # of some that were read, and some that were before
-            return set(self.each_version())
-        pairs = zip(self.ids, self.each_version(), strict=False)
+        """Return the digests of its items but for those of some ids, as far as it is known which is whose."""
+        each = list(self.each_version())
+        pairs = zip(self.ids if self.digest and len(self.ids) == len(each) else [""] * len(each), each, strict=True)
         return {version for item_id, version in pairs if item_id not in ids}
 
     def each_version(self) -> Iterator[bytes]:
@@ -75,22 +77,40 @@ class FolderState:
         self._memory = memory
         self._files, self._going = f"sync/{name}", f"syncing/{name}"
         packed = memory.file.state(self._files)
+        self._packed: list[str] = packed or [""] * _PIECES
+        self._changed: set[int] = set()
+        pieces = [_unpacked(piece) for piece in self._packed]
+        self._names: list[set[str]] = [set(piece) for piece in pieces]
+        self.files = {file: known for piece in pieces for file, known in piece.items()}
         if packed is None:  # what a build has taken in
             self.files = {file: SyncedFile(ids=ids) for file, ids in Roots(memory).held_in(name).items()}
-        else:
-            self.files = _unpacked(packed)
+            self.touch(*self.files)
         self.cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
         for file, ids in self.cut_off.items():  # these may be held, or not
             known = self.files.setdefault(file, SyncedFile())
             known.ids, known.modified = list(dict.fromkeys([*known.ids, *ids])), DIRTY
+            self.touch(file)
+
+    def touch(self, *names: str) -> None:
+        """Have `save` write what is known of some files."""
+        for name in names:
+            piece = zlib.crc32(name.encode(errors="replace")) % _PIECES
+            self._names[piece].add(name)
+            self._changed.add(piece)
 
     def begin(self, going: Mapping[str, list[str]]) -> None:
         """Write down which items of which files are about to be written: a cut may leave some of them."""
         self._memory.file.set_state(**{self._going: going})
 
     def save(self) -> None:
-        """Write down the files as they are held now."""
-        self._memory.file.set_state(**{self._files: _packed(self.files), self._going: None})
+        """Write down the files as they are held now, if any was touched."""
+        if not self._changed:
+            return
+        for piece in self._changed:
+            self._names[piece].intersection_update(self.files)
+            self._packed[piece] = _packed({name: self.files[name] for name in sorted(self._names[piece])})
+        self._memory.file.set_state(**{self._files: self._packed, self._going: None})
+        self._changed.clear()
 
     def forget(self, names: Collection[str]) -> None:
         """Forget all that is held of some files."""
@@ -100,6 +120,7 @@ class FolderState:
             forget_files(self._memory, [self.files[name] for name in some])
             for name in some:
                 del self.files[name]
+            self.touch(*some)
             self.save()
 
 
@@ -148,27 +169,33 @@ def files_without_room(memory: EpicMemory) -> list[tuple[Path, str]]:
     """Return the files of synced folders with texts that found no room, each with its name in the memory."""
     roots, found = Roots(memory), []
     for folder in known_folders(memory):
-        for name, file in FolderState(memory, folder).files.items():
+        for name, file in sorted(FolderState(memory, folder).files.items(), key=itemgetter(0)):
             path = roots.path_of(name) if file.digest.endswith(NO_ROOM) else None
             if path is not None:
                 found.append((path, name))
     return found
 
 
-def forget_files(memory: EpicMemory, files: Collection[SyncedFile]) -> None:
-    """Forget the items of files, and that they were seen."""
-    ids = {item_id for file in files for item_id in file.ids}
-    forget_items(memory, ids, [version for file in files for version in file.each_version()])
+def forget_files(
+    memory: EpicMemory, files: Collection[SyncedFile], keep: Collection[str] = (), seen: Collection[bytes] = ()
+) -> None:
+    """Forget the items of files, whether they are held, wait or are on record, and that they were seen.
 
-
-def forget_items(memory: EpicMemory, ids: Collection[str], versions: Collection[bytes]) -> None:
-    """Forget items by their ids, whether they are held, wait, or are on record; and that others were seen."""
+    Args:
+        memory: The memory.
+        files: The files.
+        keep: Ids of items that stay.
+        seen: Versions that stay seen.
+    """
+    ids = {item_id for file in files for item_id in file.ids}.difference(keep)
+    known: set[str] = set()
     if ids:
         known = {item.id for item in (*memory.get(ids), *memory.items(waiting=True))}
-        known |= {record.item_id for record in memory.file.not_kept()}
-        if known := known.intersection(ids):
-            memory.forget(*sorted(known))
-    if versions:
+        known = ids.intersection({*known, *(record.item_id for record in memory.file.not_kept())})
+    if known:
+        memory.forget(*sorted(known))  # and that they were seen
+    versions = {version for file in files for version in file.versions_besides(known.union(keep))}
+    if versions := versions.difference(seen):
         memory.file.forget_versions(versions)
 
 
@@ -185,11 +212,13 @@ def _packed(files: Mapping[str, SyncedFile]) -> str:
 
 
 def _unpacked(packed: str) -> dict[str, SyncedFile]:
+    if not packed:
+        return {}
     content = zlib.decompress(base64.b64decode(packed))
     end = 8 + int.from_bytes(content[:8], "big")
     files: dict[str, SyncedFile] = {}
     for name, size, modified, digest, ids, count in zip(*json.loads(content[8:end]), strict=True):
-        known = _usual_ids(name, ids) if isinstance(ids, int) else ids
+        known = [name] if ids == 1 else _usual_ids(name, ids) if isinstance(ids, int) else ids
         files[name] = SyncedFile(size, modified, digest, known, content[end : end + count])
         end += count
     return files

@@ -12,6 +12,9 @@ from epic_apps.syncing.run import sync
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.memory import EpicMemory
 
+# Of more changes at once, the whole folder is looked through.
+_MOST_CHANGED = 50
+
 
 def watch(
     memory: EpicMemory,
@@ -39,9 +42,9 @@ def watch(
         raise MissingExtraError("watchfiles", "watch") from None
     tops = [Path(each).resolve() for each in folders]
 
-    def synced(top: Path) -> SyncReport:
+    def synced(top: Path, changed: Collection[Path] | None = None) -> SyncReport:
         try:
-            return sync(memory, top, user=user)
+            return sync(memory, top, user=user, changed=changed)
         except InvalidInputError as error:  # of this folder only
             return SyncReport(failures=[str(error)])
 
@@ -50,7 +53,8 @@ def watch(
     for changes in changes_of(*tops, stop_event=stop, raise_interrupt=True):
         paths = [Path(path) for _, path in changes]
         for top in tops:
-            if any(path.is_relative_to(top) for path in paths) and top.is_dir():
-                report = synced(top)
+            changed = [path for path in paths if path.is_relative_to(top)]
+            if changed and top.is_dir():
+                report = synced(top, changed if len(changed) <= _MOST_CHANGED else None)
                 if not report.is_empty or report.failures:
                     on_report(top, report)

@@ -229,6 +229,26 @@ def test_only_what_changed_is_read(notes: Path, memory: EpicMemory, monkeypatch:
     assert read == ["b.txt"]
 
 
+def test_only_the_folders_in_which_something_changed_are_looked_through(notes: Path, memory: EpicMemory) -> None:
+    sync(memory, notes)
+    write(notes, "trips/a.md", "An edit.")
+    write(notes, "trips/new.md", "A new one.")
+    (notes / "trips/c.md").unlink()
+    write(notes, "b.txt", "Not reported.")
+    names = ("trips/a.md", "trips/new.md", "trips/c.md", "trips/.a.md.swp")
+    report = sync(memory, notes, changed=[notes / name for name in names])
+    assert (report.added, report.changed, report.deleted) == (
+        ["notes/trips/new.md"], ["notes/b.txt", "notes/trips/a.md"], ["notes/trips/c.md"],
+    )  # fmt: skip
+    write(notes, "trips/a.md", "Not reported.")
+    report = sync(memory, notes, changed=[notes / "a.md"])
+    assert report.is_empty and report.unchanged == 4
+    assert sync(memory, notes, changed=[notes / "trips"]).changed == ["notes/trips/a.md"]
+    (notes / "trips").rename(notes / "journeys")
+    report = sync(memory, notes, changed=[notes / "trips", notes / "journeys"])
+    assert len(report.renamed) == 2 and contents(memory) == fresh(notes)
+
+
 def test_a_quick_second_edit_of_the_same_length_is_seen(notes: Path, memory: EpicMemory) -> None:
     status = (notes / "b.txt").stat()
     sync(memory, notes)
