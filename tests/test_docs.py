@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,11 @@ def test_the_first_page_can_be_pasted_from_top_to_bottom_and_again(tmp_path: Pat
     # What a user installs is installed here.
     (tmp_path / "epic").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m epic_apps "$@"\n', encoding="utf-8")
     (tmp_path / "epic").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
+    said = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["I'm allergic to peanuts."]}}
+    talk = {"title": "Dinner", "mapping": {"a": {"parent": None, "message": said}}, "current_node": "a"}
+    with zipfile.ZipFile(tmp_path / "chatgpt.zip", "w") as export:
+        export.writestr("conversations.json", json.dumps([talk]))
     install = "python3 -m venv .venv && . .venv/bin/activate && pip install ."
     shell = re.findall(r"^ {4}(\S.*)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
     assert shell[0] == install
@@ -124,6 +129,7 @@ def test_the_first_page_can_be_pasted_from_top_to_bottom_and_again(tmp_path: Pat
         printed, _ = pasted(["/bin/sh", "-e"], "\n".join(shell[1:]))
         assert "notes/bellmore.md" in printed and "✗ kept because" in printed
         assert "✓ kept because it is about hotels and casinos" in printed
+        assert "allergic to peanuts" in printed and "claude-desktop: connected" in printed
         # Each block as it is pasted at the prompt, and Enter.
         printed, prompts = pasted([sys.executable, "-i", "-q"], "\n".join(f"{block}\n" for block in blocks))
         assert "Error" not in prompts, prompts

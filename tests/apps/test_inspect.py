@@ -437,6 +437,7 @@ def test_folders_are_kept_in_step_from_the_page(memory: EpicMemory, tmp_path: Pa
     client = visitor(memory)
     assert "1 added" in send(client, "bring/sync", folder=str(folder)) and len(memory.items()) == 5
     assert str(folder) in words_on(client.get("/bring").text)
+    assert "is not copied: name its path" in words_on(client.get("/bring?large=1").text)
     assert "1 files forgotten" in send(client, "bring/unsync", folder=str(folder)) and len(memory.items()) == 4
 
 
