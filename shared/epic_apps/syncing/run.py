@@ -157,12 +157,12 @@ class _Sync:
         """Return the folders in which some files changed, and those above, by their paths; None if that is not all."""
         folders = {""}
         for path in changed:
-            within = path.relative_to(self._top).as_posix()
-            below = f"{self._name}/{within}/"
-            if path.name == IGNORE_FILE or path.is_dir() or any(name.startswith(below) for name in self._files):
+            within = path.relative_to(self._top) if path.is_relative_to(self._top) else None
+            if within is None or path.name == IGNORE_FILE or path.is_dir():
                 return None
-            parts = within.split("/")[:-1]
-            folders |= {"/".join(parts[:count]) + "/" for count in range(1, len(parts) + 1)}
+            if any(name.startswith(f"{self._name}/{within.as_posix()}/") for name in self._files):  # a folder has gone
+                return None
+            folders |= {f"{each.as_posix()}/" for each in within.parents}
         return None if self._roots.inner(self._top) else folders
 
     def _walk(self, folders: Collection[str] | None) -> tuple[dict[str, os.DirEntry[str] | None], Collection[str]]:

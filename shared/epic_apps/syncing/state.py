@@ -21,6 +21,7 @@ DIRTY = -1
 NO_ROOM, RULED_OUT = "-", "!"
 """Marks behind the digest of a file that is offered again: some of it had no room, or was ruled out by these topics."""
 FILES_AT_ONCE = 200
+"""Files that are written or forgotten together."""
 
 _FOLDERS = "sync"
 # An edit of one file writes one piece.
@@ -75,7 +76,7 @@ class FolderState:
 
     def __init__(self, memory: EpicMemory, name: str) -> None:
         self._memory = memory
-        self._files, self._going = f"sync/{name}", f"syncing/{name}"
+        self._files, self._going = f"synced/{name}", f"syncing/{name}"
         packed = memory.file.state(self._files)
         self._packed: list[str] = packed or [""] * _PIECES
         self._changed: set[int] = set()
@@ -160,7 +161,7 @@ def forget_folder(memory: EpicMemory, folder: str | Path) -> int:
     others = {file for each in folders for file in FolderState(memory, each).files}
     gone = [file for way, file in FolderState(memory, name).files.items() if way not in others]
     forget_files(memory, gone)
-    memory.file.set_state(**{_FOLDERS: folders or None, f"sync/{name}": None, f"syncing/{name}": None})
+    memory.file.set_state(**{_FOLDERS: folders or None, f"synced/{name}": None, f"syncing/{name}": None})
     Roots(memory).write()
     return len(gone)
 
