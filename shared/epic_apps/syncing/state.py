@@ -76,14 +76,13 @@ class FolderState:
 
     def __init__(self, memory: EpicMemory, name: str) -> None:
         self._memory = memory
-        self._files, self._going = f"synced/{name}", f"syncing/{name}"
-        packed = memory.file.state(self._files)
-        self._packed: list[str] = packed or [""] * _PIECES
+        self._keys, self._going = [f"synced/{name}/{piece}" for piece in range(_PIECES)], f"syncing/{name}"
+        packed = [memory.file.state(key) for key in self._keys]
+        pieces = [{} if piece is None else _unpacked(piece) for piece in packed]
         self._changed: set[int] = set()
-        pieces = [_unpacked(piece) for piece in self._packed]
         self._names: list[set[str]] = [set(piece) for piece in pieces]
         self.files = {file: known for piece in pieces for file, known in piece.items()}
-        if packed is None:  # what a build has taken in
+        if not any(packed):  # what a build has taken in
             self.files = {file: SyncedFile(ids=ids) for file, ids in Roots(memory).held_in(name).items()}
             self.touch(*self.files)
         self.cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
@@ -107,11 +106,16 @@ class FolderState:
         """Write down the files as they are held now, if any was touched."""
         if not self._changed:
             return
+        packed: dict[str, str | None] = {self._going: None}
         for piece in self._changed:
             self._names[piece].intersection_update(self.files)
-            self._packed[piece] = _packed({name: self.files[name] for name in sorted(self._names[piece])})
-        self._memory.file.set_state(**{self._files: self._packed, self._going: None})
+            packed[self._keys[piece]] = _packed({name: self.files[name] for name in sorted(self._names[piece])})
+        self._memory.file.set_state(**packed)
         self._changed.clear()
+
+    def remove(self) -> None:
+        """Write down nothing of this folder any more."""
+        self._memory.file.set_state(**dict.fromkeys([*self._keys, self._going]))
 
     def forget(self, names: Collection[str]) -> None:
         """Forget all that is held of some files."""
@@ -159,9 +163,11 @@ def forget_folder(memory: EpicMemory, folder: str | Path) -> int:
         raise InvalidInputError(f"The memory was not synced with {top}. Synced folders: {listed}.")
     del folders[name]
     others = {file for each in folders for file in FolderState(memory, each).files}
-    gone = [file for way, file in FolderState(memory, name).files.items() if way not in others]
+    state = FolderState(memory, name)
+    gone = [file for way, file in state.files.items() if way not in others]
     forget_files(memory, gone)
-    memory.file.set_state(**{_FOLDERS: folders or None, f"synced/{name}": None, f"syncing/{name}": None})
+    state.remove()
+    memory.file.set_state(**{_FOLDERS: folders or None})
     Roots(memory).write()
     return len(gone)
 
@@ -200,8 +206,10 @@ def forget_files(
         memory.file.forget_versions(versions)
 
 
-def _packed(files: Mapping[str, SyncedFile]) -> str:
+def _packed(files: Mapping[str, SyncedFile]) -> str | None:
     """Return what is known of files as a short text: column by column, of ids their number where they are as usual."""
+    if not files:
+        return None
     ids = [len(file.ids) if file.ids == _usual_ids(name, len(file.ids)) else file.ids for name, file in files.items()]
     versions = b"".join(file.versions for file in files.values())
     each = files.values()
@@ -213,8 +221,6 @@ def _packed(files: Mapping[str, SyncedFile]) -> str:
 
 
 def _unpacked(packed: str) -> dict[str, SyncedFile]:
-    if not packed:
-        return {}
     content = zlib.decompress(base64.b64decode(packed))
     end = 8 + int.from_bytes(content[:8], "big")
     files: dict[str, SyncedFile] = {}
