@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -223,12 +224,11 @@ def _packed(files: Mapping[str, SyncedFile]) -> str | None:
 def _unpacked(packed: str) -> dict[str, SyncedFile]:
     content = zlib.decompress(base64.b64decode(packed))
     end = 8 + int.from_bytes(content[:8], "big")
-    files: dict[str, SyncedFile] = {}
-    for name, size, modified, digest, ids, count in zip(*json.loads(content[8:end]), strict=True):
-        known = [name] if ids == 1 else _usual_ids(name, ids) if isinstance(ids, int) else ids
-        files[name] = SyncedFile(size, modified, digest, known, content[end : end + count])
-        end += count
-    return files
+    names, sizes, times, digests, ids, counts = json.loads(content[8:end])
+    known = (_usual_ids(name, own) if isinstance(own, int) else own for name, own in zip(names, ids, strict=True))
+    places = pairwise(accumulate(counts, initial=end))
+    versions = (content[start:stop] for start, stop in places)
+    return dict(zip(names, map(SyncedFile, sizes, times, digests, known, versions), strict=True))
 
 
 def _usual_ids(name: str, count: int) -> list[str]:
