@@ -160,7 +160,8 @@ class _Sync:
             within = path.relative_to(self._top) if path.is_relative_to(self._top) else None
             if within is None or path.name == IGNORE_FILE or path.is_dir():
                 return None
-            if any(name.startswith(f"{self._name}/{within.as_posix()}/") for name in self._files):  # a folder has gone
+            below = f"{self._name}/{within.as_posix()}/"
+            if not path.exists() and any(name.startswith(below) for name in self._files):  # a folder has gone
                 return None
             folders |= {f"{each.as_posix()}/" for each in within.parents}
         return None if self._roots.inner(self._top) else folders

@@ -26,7 +26,7 @@ FILES_AT_ONCE = 200
 
 _FOLDERS = "sync"
 # An edit of one file writes one piece.
-_PIECES = 64
+_PIECES = 16
 
 
 @dataclass(slots=True)
