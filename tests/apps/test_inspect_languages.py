@@ -9,7 +9,7 @@ import pytest
 from markupsafe import Markup
 from starlette.testclient import TestClient
 
-from epic_apps.inspect import app, inspect_app, words
+from epic_apps.inspect import app, changes, inspect_app, words
 from epic_memory import EpicMemory, Item, MemoryEntry, Settings, Stance
 from epic_memory.text.translations import LANGUAGES, translations
 
@@ -26,7 +26,7 @@ def test_every_message_of_the_page_is_in_every_language_and_no_other(language: s
     found = translations(language, "epic_apps")
     told = re.findall(r"""_\((?:"([^"]+)"|'([^']+)')\)""", SOURCES)
     tables = (words.STANCES, words.STAGES, words._STAGES, words.PARTS, words._CHANGES, words._REASONS, app._TABS)
-    listed = {*map("".join, told), *(done for _, _, done in app._CHANGES.values())}
+    listed = {*map("".join, told), *(done for _, _, done in changes.CHANGES.values())}
     listed = listed.union(*(table.values() for table in tables))
     assert listed <= found.keys()
     assert [message for message in found if message not in SOURCES] == []
