@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option, Typer
 
@@ -21,7 +21,7 @@ from epic_eval.asking import ask, export_requests, plain_name
 from epic_eval.asking import import_answers as take_answers
 from epic_eval.corpora import SIZES
 from epic_eval.corpora import make_corpus as write_corpus
-from epic_eval.datasets import Data, read_data
+from epic_eval.datasets import Data
 from epic_eval.experiments import tables
 from epic_eval.experiments.making import FIGURES, TABLES, Making
 from epic_eval.experiments.retrieval import Retrieval
@@ -31,7 +31,7 @@ from epic_eval.judge import Judge, labelled_set
 from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pairs
 from epic_eval.metrics import Nearness
 from epic_eval.options import Model, Questions, Slots, Stage, check_extra, names_in, say, show
-from epic_eval.report import Part, Report, Table, Text, aligned
+from epic_eval.report import Report, Table, Text, aligned
 from epic_eval.stages import Folder, accuracy_parts
 from epic_memory import __version__
 from epic_memory.encoders import encoder_of
@@ -41,8 +41,8 @@ from epic_memory.errors import InvalidInputError
 def add_commands(app: Typer, command: Callable[..., Callable[[Callable[..., None]], object]]) -> None:
     """Add the commands to an app, by a decorator that knows groups of options."""
     for run in (
-        *(run_arms, table, all_, answer, judge, accuracy, export_prompts, import_answers, experiments, peers, own),
-        *(prompts, make_questions, make_preferences, make_personas, make_corpus),
+        *(run_arms, table, all_, answer, judge, accuracy, export_prompts, import_answers, peers, own, prompts),
+        *(make_questions, make_preferences, make_personas, make_corpus),
     ):
         command(app, "run" if run is run_arms else None)(run)
 
@@ -182,35 +182,6 @@ def import_answers(
         journal = folder.answers if stage == "answers" else folder.verdicts
         count = sum(take_answers(Path(file), plain_name(model), journal) for file in files)
     show(f"{count} new answers of {model}")
-
-
-def experiments(
-    data: options.DataFolder,
-    out: options.Out,
-    which: Annotated[
-        str, Option(help="preferences, bytes, dilution, surface, contradictions, injected, unrelated")
-    ] = "",
-    of: Annotated[str, Option("--set", help="of personas")] = "PrefEval",
-    personas: Annotated[int, Option(help="the first ones; 0 for all")] = 3,
-    passages: Annotated[int, Option(help="of the haystack; 0 for all")] = 1500,
-    encoder: Annotated[str, Option()] = "static",
-    seed: options.Seed = 0,
-) -> None:
-    """Run our own experiments: preferences, bytes, dilution, noise, contradictions, others' questions."""
-    from epic_eval.experiments.ours import Experiments
-
-    started = time.perf_counter()
-    given: Any = {"sets": [of], "passages": passages or None, "seed": seed}
-    read = read_data(data, personas=personas or None, **given)
-    pool = read_data(data, personas=None, **given)
-    known = Experiments(read, pool, encoder_of(encoder), Path(out), seed=seed, say=say).all()
-    chosen = names_in(which) or list(known)
-    if unknown := [name for name in chosen if name not in known]:
-        raise InvalidInputError(f"There is no experiment {unknown[0]!r}. There are {', '.join(known)}.")
-    header = Text(_header(read, encoder, 5, seed))
-    parts: list[Part] = [header, *(part for name in chosen for part in known[name]())]
-    _finish(Report("Experiments of ours, tier 0", parts), out, "experiments")
-    show(f"{time.perf_counter() - started:.0f} s")
 
 
 def prompts(

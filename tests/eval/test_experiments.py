@@ -1,17 +1,23 @@
-"""Experiments of ours: what a variant of the data changes and what it leaves, and that the commands print tables."""
+"""Experiments of ours: what a variant of the data changes and what it leaves, and that they print tables."""
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from command_line import Epic, refused
 from epic_eval.datasets import Data, read_data
 from epic_eval.experiments.retrieval import run_key
 from epic_eval.experiments.streaming import LEAST, MOST, drift
-from epic_eval.experiments.variants import (
+from epic_memory.encoders import default_encoder
+from evaluation_data import tiny_data
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import bench_variants
+from variants import (
     asked_by_others,
     contradicted,
     diluted,
@@ -20,8 +26,6 @@ from epic_eval.experiments.variants import (
     ordering,
     with_preferences,
 )
-from epic_memory.encoders import default_encoder
-from evaluation_data import tiny_data
 
 
 @pytest.fixture(scope="module")
@@ -93,20 +97,25 @@ def test_drift_stays_within_its_limits_and_is_the_same_for_a_seed() -> None:
     assert len({len(active) for active in trace}) > 2
 
 
-def test_the_command_prints_what_was_asked_for(tmp_path: Path, epic: Epic) -> None:
-    folder, out = tiny_data(tmp_path / "data"), str(tmp_path / "out")
-    given = ("eval", "experiments", str(folder), "--out", out, "--set", "PrefRQ", "--which")
-    done = epic(*given, "unrelated", "--personas", "2")
-    assert done.code == 0, done.err
-    assert "Unrelated questions" in done.out
-    refused(epic(*given, "nothing"), "no experiment")
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path, *more: str) -> None:
+    given = [str(tiny_data(folder / "data")), "--out", str(folder / "out"), "--set", "PrefRQ", "--personas"]
+    monkeypatch.setattr(sys, "argv", ["bench_variants.py", *given, *more])
+    bench_variants.main()
+
+
+def test_the_script_prints_what_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, tmp_path, "2", "--which", "unrelated")
+    printed = capsys.readouterr().out
+    assert "Unrelated questions" in printed and "Dilution" not in printed
 
 
 @pytest.mark.slow
-def test_all_experiments_run(tmp_path: Path, epic: Epic) -> None:
-    folder, out = tiny_data(tmp_path / "data"), str(tmp_path / "out")
-    given = ("eval", "experiments", str(folder), "--out", out, "--set", "PrefRQ")
-    done = epic(*given, "--personas", "1")
-    assert done.code == 0, done.err
+def test_all_experiments_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, tmp_path, "1")
+    printed = capsys.readouterr().out
     for title in ("Number of preferences", "Equal bytes", "Dilution", "Misspelt", "Injected"):
-        assert title in done.out
+        assert title in printed

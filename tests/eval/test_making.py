@@ -88,7 +88,13 @@ def test_all_tables_are_made_by_one_command_killed_and_taken_up(tmp_path: Path, 
         assert sum(prompts.values()) - len(prompts) <= len(ends)
         made = {name: (out / f"table_{name}.md").read_text(encoding="utf-8") for name in (*TABLES, FIGURES)}
         assert all("- |" in text for text in made.values())
-        assert "EPIC lm: choice" in made[FIGURES] and (out / "stream_bytes.svg").exists()
+        assert {each.name for each in out.glob("stream_*")} == {
+            f"stream_{n}.svg" for n in ("bytes", "choice", "accuracy")
+        }
+        stream = tables_in(made[FIGURES])["Stream under changing preferences"]
+        last = dict(zip(stream["items"], stream[list(stream)[-1]], strict=True))
+        accuracies = {n.partition(":")[0]: float(cell.split(" / ")[0]) for n, cell in last.items() if "accuracy" in n}
+        assert accuracies["EPIC ours lm"] == 100.0 and len(accuracies) == 6
         # The seconds of the tables are those of the server's own log: it takes its time over what arms ask alone.
         log = {json.dumps(request["messages"]): taken for request, taken in server.served if taken > 0.3}
         records = list(read_lines(out / "asked.jsonl"))

@@ -21,7 +21,7 @@ from epic_eval.arms.lexical import BM25
 from epic_eval.arms.tree import Tree
 from epic_eval.arms.writing import PBR, MemoryBank, Writer, rewritten
 from epic_eval.asking import JournalledLM
-from epic_memory import SearchOptions
+from epic_memory import SearchOptions, Settings
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
@@ -31,7 +31,6 @@ Make = Callable[[str, Encoder, int], Arm]
 MakeWithModel = Callable[[str, Encoder, int, LanguageModel], Arm]
 
 _OFF: Mapping[str, Any] = {}
-_OWN: Mapping[str, Any] = {"search": SearchOptions(), "opens": True}
 
 
 def _epic(steering: Mode, *, arm: Mapping[str, Any] = _OFF, **settings: Any) -> Make:
@@ -73,7 +72,9 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "EPIC": _epic("paper"),
     "EPIC signed": _epic("signed", arm={"search": SearchOptions(min_score=None)}),
     "EPIC light": _epic("signed", arm={"search": SearchOptions()}, reserve="1 MB"),
-    "EPIC ours": _epic("signed", arm=_OWN, reserve="1 MB", expansions="auto", aspects="auto"),
+    "EPIC ours": lambda name, encoder, seed: Epic(
+        name, encoder, settings=Settings(), search=SearchOptions(), opens=True
+    ),
     "graph+F": _graph(coarse=False, fine=True),
     "graph+C+F": _graph(coarse=True, fine=True),
     "EPIC+graph": _graph(coarse=True, fine=True, steering="paper"),

@@ -81,13 +81,18 @@ class Epic(BaseArm):
 
     def prefer(self, preferences: Sequence[str]) -> None:
         """Exchange the preferences of a memory that was built without any."""
-        if self.personal or not self.steers:
-            return
+        if not self.personal and self.steers:
+            self.update((), preferences)
+
+    def update(self, items: Sequence[Item], preferences: Sequence[str]) -> None:
+        """Exchange the preferences, and offer further items."""
         for preference in [one for one in self._told if one not in preferences]:
             self._epic.preferences.remove(preference)
         for preference in [one for one in preferences if one not in self._told]:
             self._epic.preferences.add(preference)
         self._told = tuple(preferences)
+        if items:
+            build_cost(self._memory.add(items), 0.0, 0)
 
     def retrieve(self, question: str, k: int) -> Retrieved:
         """Search; the query's encoding is timed apart, and then again as a part of the search."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -19,7 +20,7 @@ from epic_eval.experiments import tables
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
 from epic_eval.experiments.streaming import stream
-from epic_eval.journal import Journal
+from epic_eval.journal import Journal, Record
 from epic_eval.judge import Judge, agreement, labelled_set
 from epic_eval.metrics import Nearness
 from epic_eval.options import Model, Questions, Scenes, Votes, check_extra, say
@@ -111,10 +112,14 @@ class Making(Questions):
         return beside(made)
 
     def _one(self, name: str, lm: LanguageModel | None) -> list[Part]:
+        judge_lm = self.judge_lm
         if name == FIGURES:
+            judging = None
+            if lm is not None and judge_lm is not None:
+                judging = partial(self._accuracies, lm=lm, judge_lm=judge_lm)
             with Journal(self.folder / "asked.jsonl") as asked:
                 model = None if lm is None else JournalledLM(lm, asked)
-                return stream(self.contents, self.arms_encoder, self.folder, self.seed, model, say)
+                return stream(self.contents, self.arms_encoder, self.folder, self.seed, model, say, judging)
         spec = TABLES[name]
         data = replace(self.contents, datasets=tuple(d for d in self.contents.datasets if d.name in spec.sets))
         if not data.datasets:
@@ -123,44 +128,44 @@ class Making(Questions):
         retrieval = Retrieval(data, self.arms_encoder, self.folder, k=self.k, seed=self.seed, lm=lm, say=say)
         with closing(retrieval):
             retrieval.ask(arms)
-            scores = Scores(retrieval, arms, None if self.judge_lm is not None else Nearness(self.arms_encoder))
-            if lm is not None and self.judge_lm is not None and spec.judged:
-                notes = [*self._judge(scores, lm, self.judge_lm), *notes]
+            scores = Scores(retrieval, arms, None if judge_lm is not None else Nearness(self.arms_encoder))
+            if lm is not None and judge_lm is not None and spec.judged:
+                asked_of = [(arm, *each) for arm in arms for each in retrieval.results(arm)]
+                shares, said = self._accuracies([record for _, _, record in asked_of], lm, judge_lm)
+                for (arm, question, _), share in zip(asked_of, shares, strict=True):
+                    if share is not None:
+                        scores.add(arm, question, "accuracy", share)
+                notes = [*said, *notes]
             return [*spec.build(scores), *tables.model_table(scores), *map(Text, notes)]
 
-    def _judge(self, scores: Scores, lm: LanguageModel, judge_lm: LanguageModel) -> list[str]:
-        """Have the backbone answer and the judge judge; add the accuracy of each question."""
-        slots = [
-            (arm, asked, Slot(record, cast(Context, self.mode), self.words))
-            for arm in scores.arms
-            for asked, record in scores.retrieval.results(arm)
-        ]
+    def _accuracies(
+        self, records: Sequence[Record], lm: LanguageModel, judge_lm: LanguageModel
+    ) -> tuple[list[float | None], list[str]]:
+        """Have the backbone answer from records and the judge judge; return 100 or 0, None for failures, and notes."""
+        slots = [Slot(record, cast(Context, self.mode), self.words) for record in records]
         with Journal(self.folder / "answers.jsonl") as answers, Journal(self.folder / "judged.jsonl") as verdicts:
-            answering = ask(lm, [slot.request for _, _, slot in slots], answers)
+            answering = ask(lm, [slot.request for slot in slots], answers)
             say(f"answers by {lm.name}: {answering}")
-            texts = [answer_to(slot.request, lm.name, answers) or "" for _, _, slot in slots]
+            texts = [answer_to(slot.request, lm.name, answers) or "" for slot in slots]
             judge = Judge(judge_lm.name, verdicts, votes=self.votes)
-            judgements = [slot.judgement(t) for (_, _, slot), t in zip(slots, texts, strict=True) if t.strip()]
-            judging = judge.run(judge_lm, [*judgements, *(each.judgement for each in labelled_set(self.scenes))])
+            judgements = [slot.judgement(text) for slot, text in zip(slots, texts, strict=True)]
+            known = [judgement for judgement in judgements if judgement.answer.strip()]
+            judging = judge.run(judge_lm, [*known, *(each.judgement for each in labelled_set(self.scenes))])
             say(f"verdicts by {judge_lm.name}: {judging}")
-            undecided = failed = 0
-            for (arm, asked, slot), text in zip(slots, texts, strict=True):
-                found = judge.judged(slot.judgement(text)) if text.strip() else None
-                if found is None or not found.complete:
-                    failed += 1
-                    continue
-                undecided += found.outcome == "undecided"
-                scores.add(arm, asked, "accuracy", 100.0 * (found.outcome == "correct"))
-            trusted = ", ".join(f"{name} {found}" for name, found in agreement(judge).items())
-        if not scores.knows("accuracy"):
+            found = [judge.judged(one) if one.answer.strip() else None for one in judgements]
+            trusted = ", ".join(f"{name} {share}" for name, share in agreement(judge).items())
+        outcomes = [None if one is None or not one.complete else one.outcome for one in found]
+        if not any(outcomes):
             reasons = {**answering.failures, **judging.failures}
             raise LMError(f"No answer was judged: {next(iter(reasons), 'all are empty')}. Run it again to go on.")
-        return [
-            DEVIATIONS[1],
+        note = (
             f"Answers by {lm.name}, context mode {self.mode}; judged by {judge_lm.name}, {self.votes} vote(s) a check."
-            f" Of {len(slots)} answers {failed} failed, and are left out, and {undecided} are undecided, and count as"
-            f" wrong. Agreement of the judge with our labelled answers: {trusted or 'not measured (--scenes)'}.",
-        ]
+            f" Of {len(slots)} answers {outcomes.count(None)} failed, and are left out, and"
+            f" {outcomes.count('undecided')} are undecided, and count as wrong. Agreement of the judge with our"
+            f" labelled answers: {trusted or 'not measured (--scenes)'}."
+        )
+        shares = [None if outcome is None else 100.0 * (outcome == "correct") for outcome in outcomes]
+        return shares, [DEVIATIONS[1], note]
 
 
 def _arms(spec: Spec, lm: LanguageModel | None) -> tuple[list[str], list[str]]:

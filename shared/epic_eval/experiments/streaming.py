@@ -5,42 +5,51 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from epic_eval.arms import BY_MODEL
-from epic_eval.arms.base import CorpusEncoder, build_cost
-from epic_eval.arms.dense import Dense
-from epic_eval.arms.epic import PAPER, PAPER_SEARCH, verified
+from epic_eval.arms import BY_MODEL, arm_of
+from epic_eval.arms.base import CorpusEncoder
+from epic_eval.arms.epic import Epic
 from epic_eval.asking import JournalledLM, ModelCost
-from epic_eval.datasets import Data, Persona, Question
-from epic_eval.experiments.retrieval import Say
+from epic_eval.datasets import Data, Persona
+from epic_eval.experiments.retrieval import DEPTH, K, Say
 from epic_eval.experiments.scores import MIB
+from epic_eval.journal import Record
 from epic_eval.metrics import case_for, estimate
-from epic_eval.report import Part, Table, plot_lines
-from epic_memory import EpicMemory, Item, SearchOptions, Settings
+from epic_eval.report import Part, Table, Text, plot_lines
+from epic_memory import Item
 from epic_memory.encoders import Encoder
 
 BATCHES = 10
 ACTIVE, LEAST, MOST = 5, 3, 8
 CHANGE = 0.5
-_DEPTH = 100
+STORES = ("EPIC ours", "EPIC ours budget=0.27", "EPIC", "dense")
+Judging = Callable[[Sequence[Record]], tuple[Sequence[float | None], Sequence[str]]]
+"""Accuracy of what a model answers from each record, None if it failed, and notes."""
 
 
 @dataclass
 class Point:
-    """Measurements after a batch: items so far, MiB, (persona, followed), seconds and calls of the update, by store."""
+    """Measurements after a batch, of each store and measure: (persona, value) for each persona or question."""
 
     seen: int
-    size: dict[str, list[float]] = field(default_factory=dict)
-    followed: dict[str, list[tuple[object, float]]] = field(default_factory=dict)
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    values: dict[tuple[str, str], list[tuple[object, float]]] = field(default_factory=dict)
     calls: dict[str, ModelCost] = field(default_factory=dict)
-    late: list[float] = field(default_factory=list)
+    asked: list[tuple[str, int, Record]] = field(default_factory=list)
+
+    def add(self, store: str, measure: str, persona: int, value: float) -> None:
+        """Add a value."""
+        self.values.setdefault((store, measure), []).append((persona, value))
+
+    def mean(self, store: str, measure: str) -> float | None:
+        """Return the mean over personas; None if nothing is known."""
+        found = estimate(self.values.get((store, measure), ()))
+        return None if found is None else found.mean
 
 
 def drift(preferences: Sequence[str], batches: int, seed: int) -> list[list[str]]:
@@ -60,49 +69,63 @@ def drift(preferences: Sequence[str], batches: int, seed: int) -> list[list[str]
     return trace
 
 
-def stream(data: Data, encoder: Encoder, folder: Path, seed: int, lm: JournalledLM | None, say: Say) -> list[Part]:
+def stream(
+    data: Data,
+    encoder: Encoder,
+    folder: Path,
+    seed: int,
+    lm: JournalledLM | None,
+    say: Say,
+    judging: Judging | None = None,
+) -> list[Part]:
     """Take the corpus in, in batches, and ask after each the questions whose preference is active.
 
     With a model there are two more stores, which it verifies: the paper's and ours.
 
     Returns:
-        A table over items, and the plots of bytes and of following.
+        A table over items, and the plots of bytes, of following, and of accuracy if it is judged.
     """
     dataset = data.datasets[0]
     fast: Any = CorpusEncoder(encoder, [item.text for item in data.corpus])
     ends = np.linspace(0, len(data.corpus), BATCHES + 1).astype(int).tolist()[1:]
     points = [Point(end) for end in ends]
+    stores = [*STORES, *(store + BY_MODEL for store in ("EPIC ours", "EPIC") if lm is not None)]
     for persona in dataset.personas:
         started = time.perf_counter()
-        _one(data, persona, fast, points, seed, lm)
+        _one(data, persona, fast, points, stores, seed, lm)
         say(f"stream: persona {persona.index}, {time.perf_counter() - started:.0f} s")
-    stores = list(points[0].size)
+    judged: Sequence[str] = ()
+    if judging is not None:
+        shares, judged = judging([record for point in points for _, _, record in point.asked])
+        asked = [(point, store, index) for point in points for store, index, _ in point.asked]
+        for (point, store, index), share in zip(asked, shares, strict=True):
+            if share is not None:
+                point.add(store, "accuracy", index, share)
+    shown = {"accuracy": ".1f", "choice": ".2f", "MB": ".3f", "s": ".2f"}
+    measures = [measure for measure in shown if measure != "accuracy" or judging is not None]
     rows = []
     for point in points:
-        cells = []
-        for store in stores:
-            found = estimate(point.followed.get(store, ()))
-            share = "-" if found is None else f"{found.mean:.2f}"
-            cells += [share, f"{np.mean(point.size[store]):.3f}", f"{np.mean(point.seconds[store]):.2f}"]
-        late = f"{np.mean(point.late):.2f}" if point.late else "-"
-        rows.append((f"{point.seen}", *cells, late))
-    header = ("items", *(cell for store in stores for cell in (f"{store}: choice", "MB", "s")), "too early")
+        cells = [" / ".join(_shown(point.mean(s, measure), shown[measure]) for measure in measures) for s in stores]
+        rows.append((f"{point.seen}", *cells, _shown(point.mean("", "too early"), ".2f")))
+    header = ("items", *(f"{store}: {' / '.join(measures)}" for store in stores), "too early")
     notes = (
         f"{dataset.name}, {len(dataset.personas)} personas, seed {seed}; {ACTIVE} preferences at first, {LEAST} to"
         f" {MOST}, one comes or goes with probability {CHANGE} before a batch. Only questions are asked whose"
-        " preference is active and whose options have all come; s: the update by the batch.",
+        " preference is active, for choice those whose options have all come; s: the update by the batch.",
         "too early: share of the asked questions whose following option came before its preference was active.",
         *(_calls(store, points) for store in stores if store.endswith(BY_MODEL)),
     )
-    bytes_of = {s: [(float(p.seen), float(np.mean(p.size[s]))) for p in points] for s in stores}
-    follow = {s: [(float(p.seen), f.mean) for p in points if (f := estimate(p.followed.get(s, ())))] for s in stores}
-    return [
-        Table("Stream under changing preferences", header, tuple(rows), notes),
-        plot_lines(bytes_of, folder / "stream_bytes.svg", xlabel="items", ylabel="MiB", title="bytes over the stream"),
-        plot_lines(
-            follow, folder / "stream_choice.svg", xlabel="items", ylabel="choice", title="choice over the stream"
-        ),
-    ]
+    parts: list[Part] = [Table("Stream under changing preferences", header, tuple(rows), notes)]
+    for measure, label in (("MB", "MiB"), ("choice", "choice"), ("accuracy", "accuracy, %")):
+        if measure in measures:
+            of = {s: [(float(p.seen), v) for p in points if (v := p.mean(s, measure)) is not None] for s in stores}
+            path = folder / f"stream_{'bytes' if measure == 'MB' else measure}.svg"
+            parts.append(plot_lines(of, path, xlabel="items", ylabel=label, title=f"{label} over the stream"))
+    return [*parts, *map(Text, judged)]
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:{form}}"
 
 
 def _calls(store: str, points: Sequence[Point]) -> str:
@@ -113,72 +136,58 @@ def _calls(store: str, points: Sequence[Point]) -> str:
 
 
 def _one(
-    data: Data, persona: Persona, encoder: Any, points: Sequence[Point], seed: int, lm: JournalledLM | None
+    data: Data,
+    persona: Persona,
+    encoder: Any,
+    points: Sequence[Point],
+    stores: Sequence[str],
+    seed: int,
+    lm: JournalledLM | None,
 ) -> None:
     trace = drift(persona.preferences, len(points), seed + persona.index)
     came: dict[str, int] = {}
     since: dict[str, int] = {}
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        stores: dict[str, tuple[Settings, SearchOptions]] = {
-            "EPIC": (Settings(), SearchOptions()),
-            "EPIC 0.27 MiB": (Settings(budget=round(0.27 * MIB)), SearchOptions()),
-            "the paper's": (replace(PAPER, steering="paper"), PAPER_SEARCH),
-        }
-        if lm is not None:
-            by_model = {store: stores[store] for store in ("EPIC", "the paper's")}
-            stores |= {store + BY_MODEL: (verified(given, lm), how) for store, (given, how) in by_model.items()}
-        memories = {
-            store: EpicMemory.open(root / f"{number}.epic", trace[0], encoder=encoder, settings=settings)
-            for number, (store, (settings, _)) in enumerate(stores.items())
-        }
-        clock = time.perf_counter if lm is None else lm.clock
-        dense = Dense("everything, dense", encoder)
-        start = 0
+    arms = {store: arm_of(store, encoder, seed=seed, lm=lm) for store in stores}
+    clock = time.perf_counter if lm is None else lm.clock
+    start = 0
+    with tempfile.TemporaryDirectory() as root:
         for batch, (point, active) in enumerate(zip(points, trace, strict=True)):
             items = data.corpus[start : point.seen]
             start = point.seen
             came |= dict.fromkeys((item.id for item in items), batch)
             since |= {preference: batch for preference in active if preference not in trace[max(0, batch - 1)]}
-            for store, memory in memories.items():
+            for store, arm in arms.items():
                 began = clock()
-                for preference in set(memory.preferences.aspects()) - set(active):
-                    memory.preferences.remove(preference)
-                for preference in [each for each in active if each not in memory.preferences.aspects()]:
-                    memory.preferences.add(preference)
-                build_cost(memory.add(items), 0.0, 0)
+                if batch and isinstance(arm, Epic):
+                    arm.update(items, active)
+                else:
+                    (Path(root) / store).mkdir(exist_ok=True)
+                    arm.build(data.corpus[: point.seen], active, Path(root) / store)
                 cost = ModelCost() if lm is None else lm.take_cost()
                 point.calls.setdefault(store, ModelCost()).add(cost)
-                _note(point, store, memory.stats().bytes["total"], clock() - began + cost.seconds)
-            began = time.perf_counter()
-            (root / "dense").mkdir(exist_ok=True)
-            dense.build(data.corpus[: point.seen], active, root / "dense")
-            _note(point, dense.name, dense.bytes()["total"], time.perf_counter() - began)
-            for question in persona.questions:
-                options_of = _options(data, question)
-                if question.preference not in active or not options_of or not all(o in came for o in options_of):
-                    continue
-                point.late.append(float(came[options_of[0]] < since.get(question.preference, 0)))
-                for store, memory in memories.items():
-                    order = [hit.item.id for hit in memory.search(question.text, _DEPTH, options=stores[store][1])]
-                    _followed(point, store, persona, order, options_of)
-                order = [passage.id for passage in dense.retrieve(question.text, _DEPTH).passages]
-                _followed(point, dense.name, persona, order, options_of)
-        for memory in memories.values():
-            memory.close()
-
-
-def _options(data: Data, question: Question) -> list[str]:
-    case = case_for(data.cases, question)
-    return [] if case is None else [Item(text=option).id for option in case.options]
-
-
-def _note(point: Point, store: str, size: int, seconds: float) -> None:
-    point.size.setdefault(store, []).append(size / MIB)
-    point.seconds.setdefault(store, []).append(seconds)
-
-
-def _followed(point: Point, store: str, persona: Persona, order: Sequence[str], options: Sequence[str]) -> None:
-    place = {item: number for number, item in enumerate(order)}
-    follows, *breaks = (place.get(option, len(order) + 1) for option in options)
-    point.followed.setdefault(store, []).append((persona.index, float(follows < min(breaks))))
+                point.add(store, "s", persona.index, clock() - began + cost.seconds)
+                point.add(store, "MB", persona.index, arm.bytes()["total"] / MIB)
+            for question in (question for question in persona.questions if question.preference in active):
+                case = case_for(data.cases, question)
+                options = [] if case is None else [Item(text=option).id for option in case.options]
+                known = bool(options) and all(option in came for option in options)
+                if known:
+                    early = came[options[0]] < since.get(question.preference, 0)
+                    point.add("", "too early", persona.index, float(early))
+                for store, arm in arms.items():
+                    found = arm.retrieve(question.text, K)
+                    record = {
+                        "question": question.text,
+                        "preference": question.preference,
+                        "preferences": list(active),
+                        "passages": [passage._asdict() for passage in found.passages],
+                        "opening": list(found.opening),
+                    }
+                    point.asked.append((store, persona.index, record))
+                    if known:
+                        order = [passage.id for passage in arm.retrieve(question.text, DEPTH).passages]
+                        place = {item: number for number, item in enumerate(order)}
+                        follows, *breaks = (place.get(option, len(order) + 1) for option in options)
+                        point.add(store, "choice", persona.index, float(follows < min(breaks)))
+        for arm in arms.values():
+            arm.close()

@@ -1,23 +1,25 @@
-"""Experiments that the papers do not have: number of preferences, equal bytes, dilution, noise, others' questions."""
+"""Experiments that the papers do not have: number of preferences, equal bytes, dilution, noise, others' questions.
+
+    python tests/benchmarks/bench_variants.py DATA --out OUT [--which preferences,bytes]
+
+The arms of `epic eval` over variants of the data. No model answers: `choice` and the others are proxies, as in
+docs/evaluation.md. OUT holds journals, plots and the report; run again, it goes on where it was.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from epic_eval.datasets import Data
+from common import parse, parser
+from epic_eval.datasets import Data, read_data
 from epic_eval.experiments.retrieval import Retrieval, Say
 from epic_eval.experiments.scores import Scores
-from epic_eval.experiments.variants import (
-    asked_by_others,
-    contradicted,
-    diluted,
-    misspelt,
-    ordering,
-    with_preferences,
-)
-from epic_eval.report import Part, Table, plot_lines
-from epic_memory.encoders import Encoder
+from epic_eval.options import say
+from epic_eval.report import Part, Report, Table, Text, aligned, plot_lines
+from epic_memory.encoders import Encoder, encoder_of
+from variants import asked_by_others, contradicted, diluted, misspelt, ordering, with_preferences
 
 ARMS = ("told", "dense", "EPIC", "EPIC ours")
 BUDGETS = (0.1, 0.27, 1.0, 10.0)
@@ -147,3 +149,31 @@ class Experiments:
 
 def _points(places: Sequence[float], values: Sequence[float | None]) -> list[tuple[float, float]]:
     return [(place, value) for place, value in zip(places, values, strict=True) if value is not None]
+
+
+def main() -> None:
+    made = parser(__doc__.splitlines()[0])
+    made.add_argument("--out", required=True, metavar="FOLDER", help="journals, plots and the report")
+    made.add_argument("--which", default="", help="experiments, with commas between; default: all")
+    made.add_argument("--set", default="PrefEval", help="of personas")
+    made.add_argument("--personas", type=int, default=3, help="the first ones")
+    made.add_argument("--passages", type=int, default=1500, help="of the haystack")
+    made.add_argument("--encoder", default="static")
+    made.add_argument("--seed", type=int, default=0)
+    options = parse(made)
+    given: Any = {"sets": [options.set], "passages": options.passages, "seed": options.seed}
+    data, pool = (read_data(options.data, personas=few, **given) for few in (options.personas, None))
+    encoder, folder = encoder_of(options.encoder), Path(options.out)
+    known = Experiments(data, pool, encoder, folder, seed=options.seed, say=say).all()
+    about = f"{options.set}, {options.personas} personas, {len(data.corpus)} passages, encoder {encoder.name}"
+    report = Report("Variants of the data", [Text(f"{about}, seed {options.seed}.")])
+    for name in options.which.split(",") if options.which else known:
+        for part in known[name]():
+            report.parts.append(part)
+            if isinstance(part, Table):
+                print(aligned(part), flush=True)
+    print(", ".join(map(str, report.write(folder, "variants"))))
+
+
+if __name__ == "__main__":
+    main()
