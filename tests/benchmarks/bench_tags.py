@@ -14,23 +14,20 @@ has adds one; at most five are shown, of those that reach 18. For each way of ra
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from bench_choices import Case, drawn, own_cases
 from bench_two_hop import corpus, questions
 from common import interval
-from epic_graph import PhraseTagger
+from epic_eval.arms.tagged import CANDIDATES, matches, tags_of
+from epic_eval.arms.tagged import ranked as by_rule
 from epic_memory import EpicMemory, Hit, SearchOptions, Settings
-from epic_memory.encoders import Encoder, default_encoder, embed
-from epic_memory.text.tagging import KINDS, PREFIX, tag_metadata
+from epic_memory.encoders import Encoder, default_encoder
 
 WAYS = ("none", "tags-paper", "tags")
-HITS = 20
-ALIKE, SHARE = 0.75, 0.05
-LEAST, MOST = 18, 5
+SHARE = 0.05
 FREE = SearchOptions(min_score=None)
 BY_COSINE = SearchOptions(steering="off", stance_policy="any", min_score=None)
 
@@ -39,33 +36,13 @@ def ranked(memory: EpicMemory, encoder: Encoder, way: str, question: str, k: int
     """Return the k best hits of a search without a threshold, by tags or as they are."""
     if way == "none":
         return list(memory.search(question, k, options=FREE))
-    hits = memory.search(question, HITS, options=BY_COSINE if way == "tags-paper" else FREE)
-    (tags,) = PhraseTagger().tag([question])
-    asked = compared(tag_metadata(tags or {}))
-    counts = matches(encoder, asked, [compared(hit.item.metadata) for hit in hits])
+    hits = memory.search(question, CANDIDATES, options=BY_COSINE if way == "tags-paper" else FREE)
+    asked, *tags = tags_of([question, *(hit.item.text for hit in hits)])
+    counts = matches(encoder, asked, tags)
     if way == "tags":
         scores = np.array([hit.score for hit in hits]) + SHARE / max(len(asked), 1) * counts
         return [hits[place] for place in np.argsort(-scores, kind="stable")[:k]]
-    ranks = HITS - np.arange(len(hits)) + counts
-    order = np.argsort(-ranks, kind="stable")
-    return [hits[place] for place in order[ranks[order] >= LEAST][:MOST][:k]]
-
-
-def matches(encoder: Encoder, query: Sequence[str], items: Sequence[Sequence[str]]) -> np.ndarray:
-    """Return for each item how many tags of a query have one like them."""
-    tags = list(dict.fromkeys([*query, *(tag for item in items for tag in item)]))
-    vectors = dict(zip(tags, embed(encoder, tags), strict=True)) if tags else {}
-    return np.array(
-        [
-            sum(max((vectors[tag] @ vectors[own] for own in item), default=-1.0) > ALIKE for tag in query)
-            for item in items
-        ]
-    )
-
-
-def compared(metadata: Mapping[str, Any]) -> list[str]:
-    """Return the topics and entities among an item's tags."""
-    return [tag for kind in KINDS[:2] for tag in metadata.get(f"{PREFIX}{kind}", ()) if tag.strip()]
+    return [hits[place] for place in by_rule(counts)[:k]]
 
 
 def choices(encoder: Encoder, cases: Sequence[Case]) -> dict[str, np.ndarray]:
@@ -73,10 +50,10 @@ def choices(encoder: Encoder, cases: Sequence[Case]) -> dict[str, np.ndarray]:
     found: dict[str, list[bool]] = {way: [] for way in WAYS}
     for case, persona in zip(cases, drawn(cases, 0), strict=True):
         options = dict.fromkeys(option for other in cases if other.topic == case.topic for option in other.options)
-        memory = EpicMemory(persona.preferences, encoder=encoder, settings=Settings(tagger=PhraseTagger()))
+        memory = EpicMemory(persona.preferences, encoder=encoder)
         memory.add(list(options))
         for way in WAYS:
-            hits = [hit.item.text for hit in ranked(memory, encoder, way, case.question, HITS)]
+            hits = [hit.item.text for hit in ranked(memory, encoder, way, case.question, CANDIDATES)]
             own = [text for text in hits if text in case.options]
             found[way].append(own[:1] == case.options[:1])
     return {way: np.array(right, dtype=float) for way, right in found.items()}
@@ -84,9 +61,7 @@ def choices(encoder: Encoder, cases: Sequence[Case]) -> dict[str, np.ndarray]:
 
 def two_hops(encoder: Encoder) -> dict[str, np.ndarray]:
     """Of each question, whether both passages are among the first five, by way of ranking."""
-    memory = EpicMemory(
-        ["I like good answers."], encoder=encoder, settings=Settings(tagger=PhraseTagger(), coarse=False, fine=False)
-    )
+    memory = EpicMemory(["I like good answers."], encoder=encoder, settings=Settings(coarse=False, fine=False))
     memory.add(corpus())
     found: dict[str, list[bool]] = {}
     for way in WAYS:

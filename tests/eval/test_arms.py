@@ -13,6 +13,7 @@ import pytest
 from epic_eval import ARMS, arm_of
 from epic_eval.arms import WITHOUT_MODEL, CorpusEncoder
 from epic_eval.arms.dense import cluster, remembered
+from epic_eval.arms.tagged import matches, ranked
 from epic_eval.asking import JournalledLM
 from epic_eval.journal import Journal
 from epic_memory import Item
@@ -101,30 +102,19 @@ def test_a_threshold_in_the_name_is_the_memorys(tmp_path: Path) -> None:
     assert held[0] > held[1]
 
 
-def test_selections_keep_as_many_as_the_coarse_filter(tmp_path: Path) -> None:
-    vectors = embed(default_encoder(), [item.text for item in CORPUS])
-    passing = (vectors @ embed(default_encoder(), PREFERENCES).T).max(axis=1) >= default_encoder().tau
-    for name in ("random", "cluster"):
-        arm = arm_of(name, default_encoder(), seed=3)
-        (tmp_path / name).mkdir()
-        cost = arm.build(CORPUS, PREFERENCES, tmp_path / name)
-        assert 0 < cost.held <= passing.sum()
-        assert name == "cluster" or cost.held == passing.sum()
-
-
 def test_clusters_and_forgetting_are_the_same_for_the_same_seed() -> None:
     vectors = embed(default_encoder(), [item.text for item in CORPUS])
-    assert all(np.array_equal(a, b) for a, b in zip(cluster(vectors, 4, 1), cluster(vectors, 4, 1), strict=True))
-    kept = remembered(0.5, 1)(vectors, vectors[:0], 0)
+    assert np.array_equal(cluster(vectors, 4, 1), cluster(vectors, 4, 1))
+    kept = remembered(0.5, 1)(vectors)
     assert len(kept) == len(CORPUS) // 2
-    assert np.array_equal(kept, remembered(0.5, 1)(vectors, vectors[:0], 0))
+    assert np.array_equal(kept, remembered(0.5, 1)(vectors))
 
 
 def test_arms_with_a_model_ask_it(tmp_path: Path) -> None:
     def answer(messages: Sequence[Message]) -> str:
         return "Take the night train to Vienna."
 
-    for name in ("Pref-QR-lite", "PBR-lite", "raptor-lite lm", "MemoryBank-lite lm"):
+    for name in ("Pref-QR-lite", "PBR-lite", "raptor-lite lm", "MemoryBank-lite lm", "tags-lite lm"):
         lm = Own(answer)
         arm = arm_of(name, default_encoder(), lm=lm)
         (tmp_path / name).mkdir()
@@ -141,6 +131,15 @@ def test_arms_with_a_model_ask_it(tmp_path: Path) -> None:
         assert len(scripted.sent) > 0
         assert cost.two_calls > cost.held > 0
         arm.close()
+
+
+def test_tags_move_passages_up_by_the_published_rule() -> None:
+    assert ranked(np.zeros(20, dtype=int)).tolist() == [0, 1, 2]
+    alike = np.zeros(20, dtype=int)
+    alike[[5, 6]] = 3, 6  # the sixth reaches 18, the seventh the second place
+    assert ranked(alike).tolist() == [0, 6, 1, 2, 5]
+    encoder = default_encoder()
+    assert matches(encoder, ["Vienna", "trains"], [["vienna"], [], ["trains", "Vienna"]]).tolist() == [1, 0, 2]
 
 
 def test_what_a_model_failed_to_judge_makes_no_table(tmp_path: Path) -> None:

@@ -10,14 +10,13 @@ from typing import Any
 from epic_eval.arms.base import Arm, BaseArm, BuildCost, CorpusEncoder, Nothing, Passage, Retrieved, Within
 from epic_eval.arms.dense import (
     Dense,
-    at_random,
-    by_clusters,
     nearest_appended,
     remembered,
 )
 from epic_eval.arms.epic import PAPER, Epic, verified
 from epic_eval.arms.hippo import HippoRAG
 from epic_eval.arms.lexical import BM25
+from epic_eval.arms.tagged import Tagged
 from epic_eval.arms.tree import Tree
 from epic_eval.arms.writing import PBR, MemoryBank, Writer, rewritten
 from epic_eval.asking import JournalledLM
@@ -57,13 +56,12 @@ _WITHOUT_MODEL: dict[str, Make] = {
     "told": lambda name, encoder, seed: Nothing(name, tells=True),
     "BM25": lambda name, encoder, seed: BM25(name),
     "dense": lambda name, encoder, seed: Dense(name, encoder),
-    "random": lambda name, encoder, seed: Dense(name, encoder, select=at_random(seed), personal=True),
-    "cluster": lambda name, encoder, seed: Dense(name, encoder, select=by_clusters(seed), personal=True),
     "BPR-lite": lambda name, encoder, seed: Dense(name, encoder, index="bpr", seed=seed),
     "RaBitQ": lambda name, encoder, seed: Dense(name, encoder, index="rabitq", seed=seed),
     "append-lite": lambda name, encoder, seed: Dense(name, encoder, queries=nearest_appended),
     "MemoryBank-lite": lambda name, encoder, seed: Dense(name, encoder, select=remembered(0.5, seed)),
     "raptor-lite": lambda name, encoder, seed: Tree(name, encoder, seed=seed),
+    "tags-lite": lambda name, encoder, seed: Tagged(name, encoder),
     "graph": _graph(coarse=False, fine=False),
     "C": _epic("off", fine=False),
     "F": _epic("off", coarse=False),
@@ -85,6 +83,7 @@ _WITH_MODEL: dict[str, MakeWithModel] = {
     "PBR-lite": lambda name, encoder, seed, lm: PBR(name, encoder, Writer(lm)),
     "raptor-lite lm": lambda name, encoder, seed, lm: Tree(name, encoder, writer=Writer(lm), seed=seed),
     "MemoryBank-lite lm": lambda name, encoder, seed, lm: MemoryBank(name, encoder, Writer(lm), seed),
+    "tags-lite lm": lambda name, encoder, seed, lm: Tagged(name, encoder, Writer(lm)),
     "HippoRAG 2": lambda name, encoder, seed, lm: HippoRAG(name, encoder, lm),
     "HippoRAG 2+F": lambda name, encoder, seed, lm: HippoRAG(name, encoder, lm, fine=True),
     "HippoRAG 2+C+F": lambda name, encoder, seed, lm: HippoRAG(name, encoder, lm, coarse=True, fine=True),
@@ -100,13 +99,12 @@ ARMS: dict[str, str] = {
     "told": "no passages, all preferences told",
     "BM25": "words, by bm25s",
     "dense": "cosine over all passages: the papers' Contriever",
-    "random": "dense over as many passages as the coarse filter keeps, chosen at random",
-    "cluster": "dense over as many passages, those nearest to k-means centroids",
     "BPR-lite": "binary codes without BPR's learnt hash: a stand-in",
     "RaBitQ": "FAISS's IndexRaBitQ, one bit",
     "append-lite": "dense, the nearest preference behind the question: a stand-in for Pref-QR",
     "MemoryBank-lite": "dense over the half that Ebbinghaus' curve leaves, no summaries: a stand-in",
     "raptor-lite": "tree of clusters with extracts in place of summaries: a stand-in for RAPTOR",
+    "tags-lite": "dense, the first twenty ranked again by tags, by the rule of a published memory of facts",
     "graph": "GraphMemory over all passages, no model: a stand-in for HippoRAG 2",
     "C": "coarse filter alone",
     "F": "fine verification alone",
@@ -124,6 +122,7 @@ ARMS: dict[str, str] = {
     "PBR-lite": "dense, with a model's pseudo utterance and reasoning, and an anchor by a walk over neighbours",
     "raptor-lite lm": "tree of k-means clusters, two levels, with a model's summaries",
     "MemoryBank-lite lm": "dense over what Ebbinghaus' curve leaves and summaries of days, behind a portrait",
+    "tags-lite lm": "the same for a model's summary of the question and its tags",
     "HippoRAG 2": "HippoRAG's own package, with a model",
     "HippoRAG 2+F": "the same behind fine verification by the model",
     "HippoRAG 2+C+F": "the same behind coarse filter and fine verification by the model",

@@ -14,8 +14,8 @@ from epic_memory import Item
 from epic_memory.encoders import Encoder, embed
 
 Rows: TypeAlias = NDArray[np.int64]
-Select: TypeAlias = Callable[[Vectors, Vectors, int], Rows]
-"""Rows that are kept: of the passages' embeddings, the preferences', and how many the coarse filter keeps."""
+Select: TypeAlias = Callable[[Vectors], Rows]
+"""Rows that are kept, by the passages' embeddings."""
 Queries: TypeAlias = Callable[[str, Sequence[str], Encoder], Sequence[str]]
 """Texts that are embedded for a question of a user with these preferences; their mean is searched for."""
 
@@ -33,7 +33,6 @@ class Dense(BaseArm):
             against the codes.
         select: Keeps a part of the passages; without it, all.
         queries: Makes the texts to embed; without it, the question.
-        personal: Whether the selection depends on the preferences.
         seed: Of the rotation.
     """
 
@@ -45,7 +44,6 @@ class Dense(BaseArm):
         index: Literal["flat", "rabitq", "bpr"] = "flat",
         select: Select | None = None,
         queries: Queries | None = None,
-        personal: bool = False,
         seed: int = 0,
     ) -> None:
         self.name = name
@@ -54,7 +52,6 @@ class Dense(BaseArm):
         self.select = select
         self.queries = queries
         self.seed = seed
-        self.personal = personal
         self.preferences: tuple[str, ...] = ()
 
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
@@ -63,9 +60,7 @@ class Dense(BaseArm):
         started = self.clock()
         self.prefer(preferences)
         if self.select is not None:
-            near = embed(self.encoder, list(preferences))
-            passing = int(((vectors @ near.T).max(axis=1) >= getattr(self.encoder, "tau", 0.3)).sum())
-            rows = self.select(vectors, near, max(1, passing))
+            rows = self.select(vectors)
             corpus, vectors = [corpus[int(row)] for row in rows], vectors[rows]
         self.corpus = corpus
         parts = {"index": self._save(vectors, folder)}
@@ -134,39 +129,16 @@ class Dense(BaseArm):
         return self._bytes
 
 
-def at_random(seed: int) -> Select:
-    """Return a selection that keeps passages uniformly, as many as the coarse filter keeps."""
-
-    def select(vectors: Vectors, preferences: Vectors, count: int) -> Rows:
-        return np.sort(np.random.default_rng(seed).permutation(len(vectors))[:count]).astype(np.int64)
-
-    return select
-
-
-def by_clusters(seed: int) -> Select:
-    """Return a selection that keeps the passages nearest to k-means centroids, as many as the coarse filter keeps."""
-
-    def select(vectors: Vectors, preferences: Vectors, count: int) -> Rows:
-        return np.unique(cluster(vectors, count, seed)[1]).astype(np.int64)
-
-    return select
-
-
-def cluster(vectors: Vectors, count: int, seed: int) -> tuple[Rows, Rows]:
-    """Cluster unit vectors by k-means.
-
-    Returns:
-        The cluster of each vector, shape `(n,)`, and the row of the vector nearest to each centroid, shape `(count,)`.
-    """
+def cluster(vectors: Vectors, count: int, seed: int) -> Rows:
+    """Cluster unit vectors by k-means; return the cluster of each vector, shape `(n,)`."""
     import faiss
 
     means = faiss.Kmeans(
         vectors.shape[1], count, seed=seed, niter=10, spherical=True, min_points_per_centroid=1, verbose=False
     )
     means.train(vectors)
-    centroids = np.asarray(means.centroids, dtype=np.float32)
-    nearest = (centroids @ vectors.T).argmax(axis=1)
-    return means.index.search(vectors, 1)[1][:, 0].astype(np.int64), nearest.astype(np.int64)
+    clusters: Rows = means.index.search(vectors, 1)[1][:, 0].astype(np.int64)
+    return clusters
 
 
 def remembered(share: float, seed: int, days: float = 30.0) -> Select:
@@ -181,7 +153,7 @@ def remembered(share: float, seed: int, days: float = 30.0) -> Select:
         days: The time over which they come.
     """
 
-    def select(vectors: Vectors, preferences: Vectors, count: int) -> Rows:
+    def select(vectors: Vectors) -> Rows:
         size = len(vectors)
         order = np.random.default_rng(seed).permutation(size)
         when = np.empty(size)

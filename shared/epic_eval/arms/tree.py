@@ -42,7 +42,7 @@ class Tree(Dense):
             if len(level) <= _MEMBERS:
                 break
             vectors = embed(self.encoder, [item.text for item in level])
-            clusters = cluster(vectors, len(level) // _MEMBERS, self.seed)[0]
+            clusters = cluster(vectors, len(level) // _MEMBERS, self.seed)
             members = [np.flatnonzero(clusters == number) for number in np.unique(clusters)]
             groups = [[level[row].text for row in rows] for rows in members]
             texts = summaries(self.writer, groups) if self.writer is not None else list(map(self._extract, groups))

@@ -163,7 +163,7 @@ class MemoryBank(Dense):
         """Forget, summarise each day, describe the user from the last days, and index what is left and summaries."""
         started = self.clock()
         vectors = embed(self.encoder, [item.text for item in corpus])
-        kept = [corpus[int(row)] for row in remembered(0.5, self.seed)(vectors, vectors[:0], 0)]
+        kept = [corpus[int(row)] for row in remembered(0.5, self.seed)(vectors)]
         days = [[item.text for item in kept[start : start + self._A_DAY]] for start in range(0, len(kept), self._A_DAY)]
         texts = [text for text in dict.fromkeys(summaries(self.writer, days)) if text]
         recent = "\n".join(section(text, "summary") for text in texts[-self._DAYS :])
