@@ -223,20 +223,11 @@ def answer_to(request: Request, model: str, journal: Journal) -> str | None:
     return None if record is None else str(record["text"])
 
 
-def export_requests(
-    requests: Iterable[Request], model: str, journal: Journal, path: Path, *, shards: int = 1
-) -> dict[Path, int]:
-    """Write the requests that a model has not answered as JSON lines; return the files with their numbers of lines.
+def export_requests(requests: Iterable[Request], model: str, journal: Journal, path: Path) -> int:
+    """Write the requests that a model has not answered as JSON lines; return how many.
 
-    Each line has the `key` to answer under, `messages` as chat servers take them, and `max_tokens`. The order is that
-    of the digests, so that it tells nothing of arms or sets.
-
-    Args:
-        requests: Equal ones are written once.
-        model: Whose answers the journal is asked for.
-        journal: Holds answers.
-        path: The file; with shards, NAME_1.jsonl and so on.
-        shards: Into how many files of about the same length.
+    Each line has the `key` to answer under, `messages` as chat servers take them, and `max_tokens`; equal requests are
+    written once. The order is that of the digests, so that it tells nothing of arms or sets.
     """
     missing = {request.digest: request for request in requests if request.key(model) not in journal}
     lines = []
@@ -244,12 +235,8 @@ def export_requests(
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         line = {"key": digest, "messages": messages, "max_tokens": request.max_tokens}
         lines.append(json.dumps(line, ensure_ascii=False) + "\n")
-    written = {}
-    for shard in range(shards):
-        file = path if shards == 1 else path.with_stem(f"{path.stem}_{shard + 1}")
-        file.write_text("".join(lines[shard::shards]), encoding="utf-8")
-        written[file] = len(lines[shard::shards])
-    return written
+    path.write_text("".join(lines), encoding="utf-8")
+    return len(lines)
 
 
 def import_answers(path: Path, model: str, journal: Journal) -> int:

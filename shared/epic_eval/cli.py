@@ -147,7 +147,6 @@ def export_prompts(
     file: Annotated[str, Argument(metavar="FILE", help="the JSON lines to write")],
     model: options.Named,
     stage: Annotated[Stage, Option()] = "answers",
-    shards: Annotated[int, Option(metavar="N", help="into N files, FILE_1 and so on")] = 1,
     answers_by: Annotated[str | None, Option(metavar="MODEL", help="for the stage judge: whose answers")] = None,
     votes: options.Votes = 1,
     scenes: options.Scenes = 40,
@@ -163,9 +162,8 @@ def export_prompts(
             judgements = folder.judgements(chosen, plain_name(answers_by))
             judgements += [each.judgement for each in labelled_set(scenes)]
             journal, requests = folder.verdicts, Judge(model, folder.verdicts, votes=votes).missing(judgements)
-        written = export_requests(requests, model, journal, Path(file), shards=shards)
-    for name, count in written.items():
-        show(f"{name}: {count} prompts")
+        count = export_requests(requests, model, journal, Path(file))
+    show(f"{file}: {count} prompts")
     show('Answer each with a line {"key": ..., "answer": ...}.')
     if requests and stage == "judge":
         show("Export again when these are imported: whether a preference is made up is asked after its quote.")
@@ -326,4 +324,4 @@ def _finish(report: Report, out: str | None, name: str) -> None:
         elif isinstance(part, Text):
             show(f"\n{part.text}")
     if out is not None:
-        show("\n" + ", ".join(map(str, report.write(out, name))))
+        show(f"\n{report.write(out, name)}")

@@ -3,7 +3,8 @@
 Each history goes into a memory without settings: its sessions by `add_conversation`; where a benchmark is about
 preferences, what `memory.proposals` reads in them and is sure of is accepted. What a benchmark says answers a question
 is looked for among the first hits, beside BM25 and cosine over the same texts. Of options a model chooses by
-`memory.context`, and without one `QuerySteering` does, if the preferences are stated.
+`memory.context`, and without one `QuerySteering` does, if the preferences are stated. What a user wrote is compared
+with what a model writes with the first records of each way before it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from importlib.resources import files
@@ -30,6 +31,7 @@ from typer import Argument, Option
 from epic_eval.arms.lexical import BM25
 from epic_eval.asking import Request, answer_to, ask
 from epic_eval.journal import Journal
+from epic_eval.metrics import overlaps
 from epic_eval.options import Model
 from epic_eval.public_formats import LOCOMO_LOOKED_AT, LOOKED_AT, Asked, History, Session, read
 from epic_eval.report import Report, Table, Text, aligned
@@ -46,8 +48,17 @@ from epic_memory.types import FloatArray
 
 _DEEP = 100  # hits of which the sessions are counted
 _SURE = 0.9
+_RECORDS, _CANDIDATES, _LONGEST = 5, 20, 2_000
 _TURNS = ConversationChunker(max_turns=1, overlap=0)
 _SYSTEM = "You are a user's assistant. Choose the reply that suits the user best; answer with its letter alone."
+_WRITES = (
+    "You write what this user would. You may be shown what they wrote before: follow its pattern. Answer with what they"
+    " would write, without a word before or after it."
+)
+_ORDERS = (
+    "You order texts that a user wrote by how much they help to answer a request as this user would. Answer with the"
+    " numbers of all texts, the most helpful one first, with commas between."
+)
 
 
 class Bench(NamedTuple):
@@ -56,6 +67,7 @@ class Bench(NamedTuple):
     grains: tuple[str, ...] = ("conversation",)  # an item is a window of a conversation, as it comes, or a "turn"
     learns: bool = False  # whether preferences are read from the conversations
     recalls: bool = True  # whether what answers a question is looked for
+    writes: bool = False  # whether what the user wrote is compared
     split: str = "nothing of it was looked at"
 
 
@@ -68,6 +80,7 @@ BENCHES = {
     "membench": Bench(("turn",), learns=True),
     "convomem": Bench(("turn",)),
     "perma": Bench(learns=True, recalls=False),
+    "lamp": Bench(("turn",), recalls=False, writes=True),
 }
 
 
@@ -82,11 +95,21 @@ class Choice(NamedTuple):
     steered: bool | None
 
 
+class Written(NamedTuple):
+    """A request with what the user wrote, and the records that each way finds, best first."""
+
+    kind: str
+    request: str
+    answer: str
+    found: dict[str, list[str]]
+
+
 class Found(NamedTuple):
-    """Shares of evidence by kind of question, grain and way; choices."""
+    """Shares of evidence by kind of question, grain and way; choices; what users wrote."""
 
     recalls: dict[tuple[str, str, str], list[list[float]]]
     choices: list[Choice]
+    written: list[Written]
 
 
 class Asking:
@@ -105,12 +128,12 @@ class Asking:
         for grain, memory in self.memories.items():
             chunker = _TURNS if grain == "turn" else None
             add_conversation(memory, messages, chunker=chunker, metadata=metadata)
-            if self.bench.recalls:
+            if self.bench.recalls or self.bench.writes:
                 self.items[grain] += conversation_items(read_conversation(messages), chunker, metadata)
             if self.bench.learns:
                 memory.proposals.propose(messages, auto=_SURE)
 
-    def _ways(self, grain: str, question: str) -> Iterator[tuple[str, list[Item]]]:
+    def ways(self, grain: str, question: str) -> Iterator[tuple[str, list[Item]]]:
         """Yield each way's name, and what it finds."""
         items = self.items[grain]
         if grain not in self.ranked:
@@ -127,7 +150,7 @@ class Asking:
     def recall(self, asked: Asked) -> Iterator[tuple[str, str, list[float]]]:
         """Yield way, grain, and whether any of the evidence is among the first 5 and 10, and what share."""
         for grain in self.memories:
-            for way, items in self._ways(grain, asked.question):
+            for way, items in self.ways(grain, asked.question):
                 turns = [item.metadata for item in items if "source" in item.metadata]  # what it learnt is no turn
                 places = [(str(one["source"]), int(str(one["turn"]))) for one in turns]
                 sessions = list(dict.fromkeys(name for name, _ in places))
@@ -155,7 +178,7 @@ class Asking:
 
 def run(bench: Bench, histories: Iterable[History], encoder: Encoder, looked_at: int = 0) -> Found:
     """Ask all questions; the first `looked_at` count as looked at, the others as their benchmark's split has it."""
-    found, number = Found({}, []), 0
+    found, number = Found({}, [], []), 0
     for history in histories:
         asking, come = Asking(bench, history, encoder), 0
         whole = len(history.sessions)
@@ -169,6 +192,12 @@ def run(bench: Bench, histories: Iterable[History], encoder: Encoder, looked_at:
                 for way, grain, shares in asking.recall(asked):
                     for kind in kinds:
                         found.recalls.setdefault((kind, grain, way), []).append(shares)
+            if asked.answer:
+                ways = {
+                    way: [item.text.removeprefix("user: ") for item in items]
+                    for way, items in asking.ways("turn", asked.question)
+                }
+                found.written.append(Written(kinds[1], asked.question, asked.answer, ways))
             if asked.options:
                 found.choices.append(asking.choice(asked, kinds))
         for memory in asking.memories.values():
@@ -191,6 +220,8 @@ def parts_of(found: Found, lm: LanguageModel | None, journal: Journal) -> Iterat
         ]
         header = ("questions", "found are", "way", "number", "any in 5", "any in 10", "share in 5", "share in 10")
         yield Table("Evidence among the first 5 and 10", header, tuple(shares))
+    if found.written:
+        yield from _written(found.written, lm, journal)
     if not found.choices:
         return
     if lm is not None:
@@ -207,6 +238,48 @@ def parts_of(found: Found, lm: LanguageModel | None, journal: Journal) -> Iterat
         rows.append((kind, str(len(choices)), model, steering, f"{tokens:.0f}", f"{1000 * taken:.1f}"))
     names = ("choices", "number", "right by the model", "right by steering", "context tokens, about", "search ms")
     yield Table("Multiple choice", names, tuple(rows))
+
+
+def _written(written: list[Written], lm: LanguageModel | None, journal: Journal) -> Iterator[Table | Text]:
+    """Have a model write with the records of each way, and with none; yield how near that is to what the user wrote."""
+    if lm is None:
+        yield Text("What users wrote is compared with what a model writes: say which with --llm.")
+        return
+    orders = [_request(_ORDERS, one.request, one.found["cosine"][:_CANDIDATES]) for one in written]
+    yield Text(f"Orders by {lm.name}: {ask(lm, orders, journal)}")
+    for one, order in zip(written, orders, strict=True):
+        texts = one.found["cosine"][:_CANDIDATES]
+        named = [int(number) - 1 for number in re.findall(r"\d+", answer_to(order, lm.name, journal) or "")]
+        places = dict.fromkeys(place for place in [*named, *range(len(texts))] if 0 <= place < len(texts))
+        one.found.update({"RankGPT-lite": [texts[place] for place in places], "no records": []})
+    asked = [
+        (one, way, _request(_WRITES, one.request, texts[:_RECORDS]))
+        for one in written
+        for way, texts in one.found.items()
+    ]
+    yield Text(f"Texts by {lm.name}: {ask(lm, [request for _, _, request in asked], journal)}")
+    measured: dict[tuple[str, str], list[list[float]]] = {}
+    for one, way, request in asked:
+        text = answer_to(request, lm.name, journal) or ""
+        shared = overlaps(text, one.answer)
+        values = [shared["EM"], _off(text, one.answer), shared["R-1"], shared["R-L"]]
+        measured.setdefault((one.kind, way), []).append(values)
+    rows = [(*key, str(len(of)), *(f"{mean:.3f}" for mean in np.mean(of, axis=0))) for key, of in measured.items()]
+    header = ("requests", "records", "number", "the same", "off by", "ROUGE-1", "ROUGE-L")
+    note = "off by: where a number was written, none counts as the farthest of 1 to 5. F1 over classes and METEOR: no."
+    yield Table(f"What users wrote, with {_RECORDS} records before it", header, tuple(rows), (note,))
+
+
+def _request(task: str, request: str, texts: Sequence[str]) -> Request:
+    shown = "\n".join(f"Text {number}:\n{section(text[:_LONGEST], 'text')}" for number, text in enumerate(texts, 1))
+    return Request((Message("system", task), Message("user", f"{shown}\n\n{section(request, 'request')}")), 1_024)
+
+
+def _off(text: str, answer: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", answer.strip()):
+        return float("nan")
+    right, found = float(answer), re.search(r"\d+(\.\d+)?", text)
+    return abs(float(found[0]) - right) if found else max(right - 1.0, 5.0 - right)
 
 
 def published(name: str) -> Table | Text:
@@ -255,7 +328,7 @@ def bench(
     known = f"epic-memory {__version__}, encoder {encoder}, no settings; {source.name}, SHA-256 {hash_of(source)}"
     say(Text(f"{known}; {machine}. Split, named before the run: {split}."))
     found = run(chosen, islice(read(name, source), limit or None), encoder_of(encoder), looked_at)
-    if not (found.recalls or found.choices):
+    if not any(found):
         raise InvalidInputError(f"{path} holds no question of {name} with an answer to look for.")
     with tempfile.TemporaryDirectory() as folder, closing(Journal(Path(out or folder) / f"{name}.jsonl")) as journal:
         for part in (*parts_of(found, lm, journal), published(name)):

@@ -11,6 +11,8 @@ The schemas are those of the benchmarks' own repositories, as of November 2026:
 - MemBench: github.com/import-myself/Membench, README, its data and `data2test`.
 - ConvoMem: github.com/SalesforceAIResearch/ConvoMem, EvidenceItem of src/main/scala, files of evidence_questions.
 - PERMA: github.com/PolarisLiu1/PERMA, data/tasks/USER and data/evaluation/USER/meta/overall.
+- LaMP: github.com/LaMP-Benchmark/LaMP, NAME_questions.json with NAME_outputs.json beside it; LongLaMP:
+  huggingface.co/datasets/LongLaMP/LongLaMP, rows of `input`, `output` and `profile` as JSON lines.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ class Asked(NamedTuple):
     options: Sequence[str] = ()
     right: int = 0
     part: str = UNSEEN
+    answer: str = ""  # what the user wrote, where that is compared
 
     @property
     def evidence(self) -> frozenset[str]:
@@ -280,7 +283,23 @@ def _perma(path: Path) -> Iterator[History]:
         yield History(sessions, asked)
 
 
-_ALL = (_longmemeval, _locomo, _locomo_plus, _prefeval, _personamem, _membench, _convomem, _perma)
+def _lamp(path: Path) -> Iterator[History]:
+    beside, kind = path.with_name(path.name.replace("questions", "outputs")), path.stem
+    golds: dict[str, Any] = {}
+    if beside != path:
+        known = _of_json(beside)
+        golds, kind = {str(gold["id"]): gold["output"] for gold in known["golds"]}, known["task"]
+    for row in read_lines(path) if path.suffix == ".jsonl" else records(path):
+        answer = str(row["output"] if beside == path else golds[str(row["id"])])
+        written = (
+            ", ".join(f"{name}: {value}" for name, value in one.items() if name not in ("id", "date"))
+            for one in row["profile"]
+        )
+        sessions = [Session(f"record {n}", [{"role": "user", "content": text}]) for n, text in enumerate(written)]
+        yield History(sessions, [Asked(row["input"], kind, answer=answer)])
+
+
+_ALL = (_longmemeval, _locomo, _locomo_plus, _prefeval, _personamem, _membench, _convomem, _perma, _lamp)
 READERS: dict[str, Callable[[Path], Iterator[History]]] = {
     reader.__name__[1:].replace("_", "-"): reader for reader in _ALL
 }

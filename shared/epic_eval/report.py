@@ -1,8 +1,7 @@
-"""Report: tables, plots and notes as Markdown and as HTML."""
+"""Report: tables, plots and notes as Markdown."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,30 +57,12 @@ class Report:
         """Return the report as Markdown."""
         return "\n\n".join([f"# {self.title}", *(_markdown(part) for part in self.parts)]) + "\n"
 
-    def html(self, folder: Path | None = None) -> str:
-        """Return the report as one page; plots that lie in the folder are put into it."""
-        body = "\n".join(_html(part, folder) for part in self.parts)
-        title = html.escape(self.title)
-        return (
-            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n<style>{_STYLE}'
-            f"</style></head>\n<body><h1>{title}</h1>\n{body}\n</body></html>\n"
-        )
-
-    def write(self, folder: str | Path, name: str = "report") -> list[Path]:
-        """Write NAME.md and NAME.html into a folder, and return their paths."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        made = [folder / f"{name}.md", folder / f"{name}.html"]
-        for path, content in zip(made, (self.markdown(), self.html(folder)), strict=True):
-            path.write_text(content, encoding="utf-8")
-        return made
-
-
-_STYLE = (
-    "body{font:15px/1.5 sans-serif;max-width:75em;margin:2em auto;padding:0 1em}table{border-collapse:collapse}"
-    "td,th{padding:.2em .7em;border-bottom:1px solid #ccc;text-align:right}td:first-child,th:first-child"
-    "{text-align:left}small{color:#555}"
-)
+    def write(self, folder: str | Path, name: str = "report") -> Path:
+        """Write NAME.md into a folder, and return its path."""
+        path = Path(folder) / f"{name}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.markdown(), encoding="utf-8")
+        return path
 
 
 def _markdown(part: Part) -> str:
@@ -93,24 +74,6 @@ def _markdown(part: Part) -> str:
     cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (part.header, *part.rows)]
     lines = [f"| {' | '.join(row)} |" for row in (cells[0], rule, *cells[1:])]
     return "\n".join([f"## {part.title}", "", *lines, *(line for note in part.notes for line in ("", note))])
-
-
-def _html(part: Part, folder: Path | None) -> str:
-    if isinstance(part, Text):
-        return f"<p>{html.escape(part.text)}</p>"
-    if isinstance(part, Figure):
-        path = None if folder is None else folder / part.file
-        if path is None or not path.exists():
-            return f'<figure><img src="{html.escape(part.file)}" alt="{html.escape(part.title)}"></figure>'
-        drawn = path.read_text(encoding="utf-8")
-        return f"<figure>{drawn[drawn.index('<svg') :]}<figcaption>{html.escape(part.title)}</figcaption></figure>"
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    rows = "\n".join([row(part.header, "th"), *(row(cells, "td") for cells in part.rows)])
-    notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in part.notes)
-    return f"<h2>{html.escape(part.title)}</h2>\n<table>{rows}</table>{notes}"
 
 
 def aligned(table: Table) -> str:

@@ -172,7 +172,7 @@ def main() -> None:
             report.parts.append(part)
             if isinstance(part, Table):
                 print(aligned(part), flush=True)
-    print(", ".join(map(str, report.write(folder, "variants"))))
+    print(report.write(folder, "variants"))
 
 
 if __name__ == "__main__":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import lzma
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from command_line import Epic, refused
+from command_line import Epic, jsonl, refused
 from epic_eval import public
 from epic_eval.public import BENCHES, hash_of, letter
 from epic_eval.public_formats import READERS, History, read
@@ -28,6 +29,7 @@ PATHS = {
     "membench": "first.json",
     "convomem": ".",
     "perma": ".",
+    "lamp": "dev_questions.json",
 }
 NAMES = list(PATHS)
 
@@ -55,7 +57,7 @@ def test_a_sample_of_each_format_is_run(name: str, tmp_path: Path, epic: Epic) -
     done = epic("bench", name, str(path), "--out", str(tmp_path / "out"))
     assert done.code == 0, done.err
     assert hash_of(path) in done.out and BENCHES[name].split in done.out
-    assert done.out.index("Split, named before the run") < done.out.index("number")
+    assert done.out.index("Split, named before the run") < done.out.index("number" if name != "lamp" else "--llm")
     ours = [line for line in done.out.splitlines() if "epic-memory  " in line]
     assert all(line.split()[-4] == "1.000" for line in ours)  # any in 5
     assert bool(ours) == BENCHES[name].recalls
@@ -105,6 +107,29 @@ def test_a_model_chooses_by_what_is_remembered_and_is_asked_once(tmp_path: Path,
         calls = server.calls
         assert epic(*arguments, f"openai:tiny@{server.base_url}").code == 0
         assert server.calls == calls >= 1
+
+
+def test_what_users_wrote_is_compared_with_what_a_model_writes(tmp_path: Path, epic: Epic) -> None:
+    def answer(request: dict[str, Any]) -> str:
+        system, asked = (message["content"] for message in request["messages"])
+        if system.startswith("You order"):
+            return "2, 1"
+        return "5" if "score: 5" in asked else "It has no number."
+
+    path = sample("lamp", tmp_path / "data")
+    with LMServer(answer) as server:
+        done = epic("bench", "lamp", str(path), "--llm", f"openai:tiny@{server.base_url}")
+    assert done.code == 0, done.err
+    cells = [re.split(r" {2,}", line.strip()) for line in done.out.splitlines() if "LaMP_3" in line]
+    rows = {way: measures for _, way, _, *measures in cells}
+    assert set(rows) == {"epic-memory", "cosine", "BM25", "RankGPT-lite", "no records"}
+    assert rows["cosine"] == rows["RankGPT-lite"] == ["1.000", "0.000", "1.000", "1.000"]
+    assert rows["no records"] == ["0.000", "4.000", "0.000", "0.000"]
+    assert "the paper of PURPLE" in done.out
+    rows_of = tmp_path / "topics.jsonl"
+    jsonl(rows_of, {"input": "Write.", "output": "It rains.", "profile": [{"summary": "a", "content": "b", "id": "1"}]})
+    (found,) = read("lamp", rows_of)
+    assert found.asked[0].answer == "It rains." and found.sessions[0].messages[0]["content"] == "summary: a, content: b"
 
 
 def test_the_first_questions_can_be_those_that_were_looked_at(tmp_path: Path, epic: Epic) -> None:
