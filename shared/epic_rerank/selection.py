@@ -1,13 +1,16 @@
 """Selection that stops: which of a search's hits a question needs (EMG-RAG, section 4.3).
 
 One hit after the other, in the order of the search, is taken or left by a logistic regression on how near it is and on
-what it adds to those taken before. The paper's policy is trained on by reinforcement; measured on questions never seen,
-that was no better (`tests/benchmarks/bench_selection.py`), so the regression, its warm start, is the policy.
+what it adds to those taken before, or on what leads from them to it: words, and names above all, that the question does
+not have. The paper's policy is trained on by reinforcement; measured on questions never seen, that was no better
+(`tests/benchmarks/bench_selection.py`), so the regression, its warm start, is the policy.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -31,6 +34,8 @@ NAMES = (
     "covered",  # share of the query's content words that the hits taken have
     "redundant",  # the largest cosine with a hit that is taken
     "taken",  # logarithm of 1 + the number of hits taken
+    "linked",  # logarithm of 1 + how rare, among the hits, the words are that it shares with a hit taken, not the query
+    "named",  # how rare the rarest name among these is
 )
 """The names of the features, in order."""
 
@@ -77,7 +82,12 @@ class Walk:
     def __init__(self, query: str, hits: Sequence[Hit], vectors: Sequence[FloatArray]) -> None:
         asked = word_set(query)
         self._asked = max(1, len(asked))
-        self._has = [asked & word_set(hit.item.text) for hit in hits]
+        words = [word_set(hit.item.text) for hit in hits]
+        self._has = [asked & has for has in words]
+        self._others = [has - asked for has in words]
+        self._names = [_names(hit.item.text) - asked for hit in hits]
+        counts = Counter(word for has in self._others for word in has)
+        self._rarity = {word: math.log((len(hits) + 1) / count) for word, count in counts.items()}
         self._scores = [hit.score for hit in hits]
         self._near = np.stack(vectors) @ np.stack(vectors).T if len(vectors) == len(hits) and hits else None
         self._covered: set[str] = set()
@@ -86,9 +96,14 @@ class Walk:
     def features(self, place: int) -> Floats:
         """Return the features of the hit at a place, shape `(len(NAMES),)`."""
         best, score, has = max(self._scores), self._scores[place], self._has[place]
-        redundant = 0.0
+        redundant = linked = named = 0.0
         if self.taken and self._near is not None:
             redundant = float(self._near[place, self.taken].max())
+        for other in self.taken:
+            shared = self._others[place] & self._others[other]
+            linked = max(linked, sum(self._rarity[word] for word in sorted(shared)))
+            names = self._names[place] & self._names[other]
+            named = max((named, *(self._rarity[word] for word in names)))
         return np.array(
             [
                 score,
@@ -100,6 +115,8 @@ class Walk:
                 len(self._covered) / self._asked,
                 redundant,
                 math.log1p(len(self.taken)),
+                math.log1p(linked),
+                named,
             ]
         )
 
@@ -107,6 +124,11 @@ class Walk:
         """Take the hit at a place."""
         self.taken.append(place)
         self._covered |= self._has[place]
+
+
+def _names(text: str) -> frozenset[str]:
+    """Return the stems of a text's content words that begin with a capital."""
+    return word_set(" ".join(word for word in re.findall(r"[^\W\d_]\w*", text) if word[0].isupper()))
 
 
 def taken(query: str, hits: Sequence[Hit], vectors: Sequence[FloatArray], policy: Policy) -> list[int]:

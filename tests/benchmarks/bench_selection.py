@@ -145,8 +145,12 @@ def report(name: str, test: Sequence[Asked], taken: Sequence[Sequence[int]]) -> 
     even_size = top_k(test, float(sizes.mean()))
     low, high = interval(scores - even_size)
     needed = np.array([len(asked.needed) for asked in test])
+    pairs = zip(test, taken, strict=True)
+    every = np.array([asked.needed <= {asked.hits[place].item.id for place in places} for asked, places in pairs])
     by_type = "  ".join(
-        f"{n}: {sizes[needed == n].mean():.2f} hits, F1 {scores[needed == n].mean():.3f}" for n in (1, 2, 3)
+        f"{n}: {sizes[of].mean():.2f} hits, F1 {scores[of].mean():.3f}, all needed {every[of].mean():.2f}"
+        for n in (1, 2, 3)
+        for of in [needed == n]
     )
     difference = (scores - even_size).mean()
     print(
@@ -163,6 +167,7 @@ def measure(name: str, search: Callable[..., Hits], shipped: Policy) -> tuple[Po
     print(f"{name}: {len(train)} questions to fit, {len(test)} unseen")
     best_k = max(range(1, MOST + 1), key=lambda k: np.mean([first(asked, k) for asked in train]))
     report(f"first {best_k} (best k)", test, [range(best_k) for _ in test])
+    report(f"first {MOST}", test, [range(MOST) for _ in test])
     tried = np.arange(0.2, 1.0, 0.02)
     cuts = [np.mean([f1(a, walked(a, lambda i, x, at=at: i == 0 or x[1] > at)) for a in train]) for at in tried]
     cut = tried[int(np.argmax(cuts))]
