@@ -200,3 +200,22 @@ def test_the_commands_of_a_page_exist(page: str, capsys: pytest.CaptureFixture[s
     used = set(re.findall(r"(?:^ {4}|&& |`)epic (\w+)", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE))
     assert used
     assert all(command in known for command in used)
+
+
+def test_the_figures_of_the_pages_name_commands_that_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    from epic_apps.cli.main import main
+
+    shared = (ROOT / "tests/benchmarks/common.py").read_text(encoding="utf-8")
+    helped: dict[str, str] = {}
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        for name, given in re.findall(r"((?:bench|fit|make)_\w+\.py)([^`#\n]*)", text):
+            (script,) = (*ROOT.glob(f"tests/benchmarks/{name}"), *ROOT.glob(f"shared/tools/{name}"))
+            there = script.read_text(encoding="utf-8") + shared
+            assert not [one for one in re.findall(r"--[\w-]+", given) if f'"{one}"' not in there], (page, name)
+        for name, given in re.findall(r"epic eval ([a-z-]+)(?![.\w])([^`#\n]*)", text):
+            if name not in helped:
+                assert main(["eval", name, "-h"]) == 0, (page, name)
+                helped[name] = capsys.readouterr().out
+            assert not [one for one in re.findall(r"--[\w-]+", given) if one not in helped[name]], (page, name)
+    assert len(helped) > 8

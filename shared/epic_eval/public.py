@@ -216,7 +216,7 @@ def parts_of(found: Found, lm: LanguageModel | None, journal: Journal) -> Iterat
     if found.recalls:
         shares = [
             (*key, str(len(one)), *(f"{mean:.3f}" for mean in np.mean(one, axis=0)))
-            for key, one in sorted(found.recalls.items())
+            for key, one in sorted(found.recalls.items(), key=lambda pair: ("preference" not in pair[0][0], pair[0]))
         ]
         header = ("questions", "found are", "way", "number", "any in 5", "any in 10", "share in 5", "share in 10")
         yield Table("Evidence among the first 5 and 10", header, tuple(shares))

@@ -12,6 +12,7 @@ import pytest
 
 from command_line import Epic, jsonl, refused
 from epic_eval import public
+from epic_eval.journal import Journal
 from epic_eval.public import BENCHES, hash_of, letter
 from epic_eval.public_formats import READERS, History, read
 from lm_servers import LMServer
@@ -138,6 +139,15 @@ def test_the_first_questions_can_be_those_that_were_looked_at(tmp_path: Path, ep
     assert "looked at: single-session-user" in done.out and "unseen: multi-session" in done.out
     limited = epic("bench", "longmemeval", str(path), "--limit", "1")
     assert "unseen: single-session-user" in limited.out and "multi-session" not in limited.out
+
+
+def test_questions_about_preferences_stand_first(tmp_path: Path) -> None:
+    kinds = ("unseen", "unseen: knowledge-update", "unseen: single-session-preference")
+    found = public.Found({(kind, "turns", "BM25"): [[1.0] * 4] for kind in kinds}, [], [])
+    with Journal(tmp_path / "answers.jsonl") as journal:
+        (table,) = public.parts_of(found, None, journal)
+    assert isinstance(table, public.Table)
+    assert [row[0] for row in table.rows] == [kinds[2], *kinds[:2]]
 
 
 @pytest.mark.parametrize("name", NAMES)
