@@ -161,7 +161,7 @@ def _line(document: Document, names: dict[str, str], language: str) -> str:
     if document.metadata["epic_tier"] == "fact":
         parts = [_said("fact", language)]
     # The embedded verifier's instructions only quote the preference and the text.
-    told = [one for one in alignments if not is_worded(one["instruction"], one["preference"], language)]
+    told = [one for one in alignments if not is_worded(one["instruction"])]
     advice = [one["instruction"] for one in told]
     parts += [one_line(one) for one in dict.fromkeys(advice) if one.strip() and _plain(text) not in _plain(one)]
     # Neither a text's beginning nor what follows its line breaks can be taken for what stands before a text.

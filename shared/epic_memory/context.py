@@ -91,7 +91,7 @@ def format_context(
     if isinstance(hits, Hits) and hits.matters and preferences != "none":
         mattering = {str(one) for one in those_that_matter(hits.matters, len(hits.matters) * allowance)}
         kept = numbered if every_hit else _worth_telling(numbered, mattering)
-        numbered = [(number, _to_the_point(hit, mattering, language)) for number, hit in kept]
+        numbered = [(number, _to_the_point(hit, mattering)) for number, hit in kept]
     return join_context([opening, *(format_hit(number, hit, language) for number, hit in numbered)], language)
 
 
@@ -186,9 +186,10 @@ def documents_of_context(context: str) -> list[str]:
     """Split a context into its hits as `format_hit` wrote them; the first part also holds the text before the first
     hit.
     """
-    # The blank line before every document but the first.
-    splits = (re.split(rf"\n\n(?={numbered_pattern(language)}\n)", context) for language in LANGUAGES)
-    return next((parts for parts in splits if len(parts) > 1), [context])
+    headings = [rf"(?m:^){numbered_pattern(language)}\n" for language in LANGUAGES]
+    begins = [(found.start(), heading) for heading in headings if (found := re.search(heading, context))]
+    # The blank line before every document but the first; the first heading is in the language of the context.
+    return re.split(rf"\n\n(?={min(begins)[1]})", context) if begins else [context]
 
 
 def numbered_pattern(language: str) -> str:
@@ -234,14 +235,12 @@ def _worth_telling(numbered: list[tuple[int, Hit]], mattering: set[str]) -> list
     return [(number, hit) for number, hit in numbered if number < 2 or hit.score >= least or warns(hit)]
 
 
-def _to_the_point(hit: Hit, mattering: set[str], language: str) -> Hit:
+def _to_the_point(hit: Hit, mattering: set[str]) -> Hit:
     """Return a hit without neutral guidance that says nothing of its own, or is for preferences that do not matter."""
 
     def tells(entry: MemoryEntry) -> bool:
-        neutral = entry.stance is Stance.NEUTRAL
-        return not neutral or (
-            entry.preference in mattering and not is_worded(entry.instruction, entry.preference, language)
-        )
+        says = entry.preference in mattering and not is_worded(entry.instruction)
+        return says or entry.stance is not Stance.NEUTRAL
 
     entries = tuple(filter(tells, hit.entries))
     return hit if len(entries) == len(hit.entries) else replace(hit, entries=entries)
@@ -283,17 +282,21 @@ def _is_heading(line: str, language: str) -> bool:
 
 
 def _plain(line: str) -> str:
-    return unicodedata.normalize("NFKC", _UNREAD.sub("", line).lstrip()[:_LONGEST_HEADING]).casefold()
+    # Without accents: one can be written in several ways, and changes no letter for a reader.
+    letters = _UNREAD.sub("", unicodedata.normalize("NFKD", line)).lstrip()[:_LONGEST_HEADING]
+    return unicodedata.normalize("NFKC", letters).casefold()
 
 
 @lru_cache
 def _headings(language: str) -> re.Pattern[str]:
     """Return a pattern for the beginnings of plain lines that look like headings in a language."""
     headings = (DOCUMENT, _GUIDANCE, _CONTENT, _BY, KNOWN, MATTERING)
-    told = (translated(each, language).replace("{}", "0") for each in headings)
-    heads = (re.split("[,:]", _plain(each))[0].split() for each in told)
-    words = (r"\s*".join(re.sub("['\u2019]", ".{0,2}", word.replace("0", r"\d+")) for word in head) for head in heads)
-    return re.compile(rf"\s*(?:{'|'.join(words)})(?:,[^:]*)?\s*:")
+    told = [translated(each, language).replace("{}", "0") for each in headings]
+    # With and without what stands in brackets.
+    heads = {re.split("[,:]", _plain(each))[0] for whole in told for each in (whole, whole.split("\uff08")[0])}
+    special = {"0": r"\d+", "'": ".{0,2}", "\u2019": ".{0,2}"}
+    spaced = (r"\s*".join(special.get(letter, letter) for letter in head if letter != " ") for head in heads)
+    return re.compile(rf"\s*(?:{'|'.join(spaced)})(?:,[^:]*)?\s*:")
 
 
 def _guidance(entry: MemoryEntry, language: str) -> str:
@@ -301,6 +304,6 @@ def _guidance(entry: MemoryEntry, language: str) -> str:
     instruction = " ".join(entry.instruction.split())
     warning = _WARNINGS.get(entry.stance, "")
     if warning:
-        told = is_warning(instruction, entry.preference, language)
+        told = is_warning(instruction)
         warning = "" if told else translated(warning, language).format(" ".join(entry.preference.split()))
     return f"- {warning}{instruction}".rstrip() if warning or instruction else ""

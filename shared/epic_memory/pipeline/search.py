@@ -18,7 +18,7 @@ from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
 from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, unjudged
 from epic_memory.pipeline.ranking import distinct, ranked, verdicts_on
 from epic_memory.pipeline.session import Session
-from epic_memory.preferences.foreign import is_foreign_to
+from epic_memory.preferences.foreign import is_foreign_to, language_for
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.telemetry import counts_of_search, span
 from epic_memory.steering.query_steering import Chosen, QuerySteering, SteeredQuery
@@ -111,7 +111,7 @@ def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatA
             broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
         hits[:] = merged(broader, hits, asked.k)
         hits.fallback, hits.vectors, hits.ranking = True, [], None
-    hits.timings, hits.language = dict(clock.parts), session.settings.language
+    hits.timings = dict(clock.parts)
     return hits
 
 
@@ -157,6 +157,8 @@ def _held_near(
             found: tuple[Hits, Unjudged] = _by_instruction(session, asked, scope, steered), ()
         else:
             found = _by_text(session, asked, scope)
+        hits = found[0]
+        hits.language = session.settings.language or (None if hits.matters else language_for(space.preferences))
         clock.add("index", started)
         return found
 

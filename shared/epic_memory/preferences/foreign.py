@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from epic_memory.encoders.base import Encoder
-from epic_memory.preferences.parser import language_not_read
+from epic_memory.preferences.parser import aspects_of, language_not_read
 from epic_memory.text.language import ADVICE, ENGLISH, by_signs, is_foreign, named
 from epic_memory.text.translations import LANGUAGES
 from epic_memory.types import BuildReport, Preference
@@ -30,9 +30,9 @@ def language_for(preferences: Iterable[str | Preference]) -> str:
 
 
 def _language(preference: str | Preference) -> str | None:
-    if isinstance(preference, str):
-        return by_signs(preference)
-    return by_signs(preference.text) or language_not_read(preference)
+    """Return the language of a preference: what the English parser has read is English."""
+    language = by_signs(str(preference)) or language_not_read(preference)
+    return ENGLISH if language is None and aspects_of(preference).source == "parser" else language
 
 
 def is_foreign_to(encoder: Encoder, query: str, preferences: Iterable[Preference]) -> bool | None:

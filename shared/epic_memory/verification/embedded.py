@@ -148,9 +148,10 @@ class EmbeddedVerifier(BaseVerifier):
         wanted, beginnings, known = shared
         if len(known) > _KEPT:
             known.clear()
-        chunks = [
-            known.setdefault(one.item.content, Chunk(one.item.content, one.embedding, beginnings)) for one in candidates
-        ]
+        for one in candidates:
+            if one.item.content not in known:
+                known[one.item.content] = Chunk(one.item.content, one.embedding, beginnings)
+        chunks = [known[one.item.content] for one in candidates]
         measures = self._measured(candidates, chunks, wanted)
         judged = [self._judged(*one, wanted) for one in zip(candidates, chunks, measures, strict=True)]
         # Only kept items are examined sentence by sentence; the embedding of a single sentence is the item's.
@@ -305,7 +306,7 @@ def verifier_of(
     from epic_memory.lm.by_name import lm_of
     from epic_memory.verification.lm import LMVerifier
 
-    return LMVerifier(lm_of(asked))
+    return LMVerifier(lm_of(asked), language=language)
 
 
 class _Shared(NamedTuple):

@@ -60,6 +60,7 @@ class LMVerifier(BaseVerifier):
         retries: Attempts after the first, for calls that failed. A timeout is tried only once more.
         backoff: Seconds before the second attempt; doubled for each one after.
         max_tokens: Most tokens of an answer; default: by the items and preferences asked about.
+        language: Of the instructions, one of `epic_memory.text.translations.LANGUAGES`; default: each preference's.
 
     Attributes:
         name: Made of the model and a hash of the prompt. Verdicts are cached under it.
@@ -81,6 +82,7 @@ class LMVerifier(BaseVerifier):
         retries: int = 3,
         backoff: float = 0.5,
         max_tokens: int | None = None,
+        language: str | None = None,
     ) -> None:
         self._client = StructuredClient(lm, RetryPolicy(retries=retries, backoff=backoff))
         if max_tokens is not None:
@@ -88,7 +90,7 @@ class LMVerifier(BaseVerifier):
         self.lm = lm
         self.batch_size = checked_whole(batch_size, "batch_size", 1)
         self.prompt = prompt_of("verify") if prompt is None else _checked(prompt)
-        self._max_tokens = max_tokens
+        self._max_tokens, self._language = max_tokens, language
         self.aspect_reader = AspectReader(lm, patience=self._client.patience)
         self.name = f"lm/{lm.name}/{self.prompt.version}"
 
@@ -158,7 +160,7 @@ class LMVerifier(BaseVerifier):
 
     def _fits(self, questions: Sequence[_Question]) -> bool:
         shown = _shown(questions)
-        size = self.prompt.size + size_of(_wish(shown))
+        size = self.prompt.size + size_of(_wish(shown, self._language))
         size += sum(size_of(one_line(preference.text)) + 8 for preference in shown)
         size += sum(size_of(one.chunk) + _HEADING + _NUMBER * len(one.preferences) for one in questions)
         return len(shown) <= _MOST_PREFERENCES and self._client.fits(size, self._tokens(questions))
@@ -177,7 +179,8 @@ class LMVerifier(BaseVerifier):
             f"Chunk {number}, to be judged under {_named(under)}:\n{one.chunk}"
             for number, (one, under) in enumerate(zip(questions, numbers, strict=True), start=1)
         )
-        values = {"preferences": numbered([each.text for each in shown]) + _wish(shown), "chunks": chunks}
+        wished = numbered([each.text for each in shown]) + _wish(shown, self._language)
+        values = {"preferences": wished, "chunks": chunks}
         schema = answers_schema(len(questions), len(shown))
         return self._client.request(self.prompt, values, schema, self._tokens(questions))
 
@@ -282,10 +285,14 @@ def _shown(questions: Sequence[_Question]) -> list[Preference]:
     return list({preference.id: preference for one in questions for preference in one.preferences}.values())
 
 
-def _wish(shown: Sequence[Preference]) -> str:
-    """Return the wish for instructions in the preferences' language; none for English."""
-    language = language_for(shown)
-    return "" if language == ENGLISH else f"\n\nWrite the instructions in {named(language)}."
+def _wish(shown: Sequence[Preference], language: str | None) -> str:
+    """Return the wish for instructions in a language, or in those of the preferences; none for English."""
+    numbers: dict[str, list[int]] = {}
+    for number, preference in enumerate(shown, start=1):
+        numbers.setdefault(language or language_for([preference]), []).append(number)
+    others = {code: f" for {_named(some)}" if len(numbers) > 1 else "" for code, some in numbers.items()}
+    others.pop(ENGLISH, None)
+    return "".join(f"\n\nWrite the instructions{which} in {named(code)}." for code, which in others.items())
 
 
 def _numbers(questions: Sequence[_Question]) -> list[list[int]]:

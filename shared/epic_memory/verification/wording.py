@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from epic_memory.text.language import ENGLISH, by_signs
+from epic_memory.text.language import ENGLISH
 from epic_memory.text.translations import LANGUAGES, translated
 from epic_memory.types import Stance
 from epic_memory.types.preferences import Aspects
@@ -84,27 +84,19 @@ def worded_instruction(
     return _TELLING[stance].format(wish, quote)
 
 
-def is_worded(instruction: str, preference: str = "", language: str = ENGLISH) -> bool:
-    """Tell whether `worded_instruction` may have written an instruction: it only quotes the preference and the text.
-
-    It may be in English, in the language of the preference, or in another one that is given.
-    """
-    if _worded(ENGLISH).fullmatch(instruction):
-        return True
-    return any(_worded(one).fullmatch(instruction) for one in _others(preference, language))
+def is_worded(instruction: str) -> bool:
+    """Tell whether `worded_instruction` may have written an instruction: it only quotes the preference and the text."""
+    return any(_worded(language).fullmatch(instruction) for language in LANGUAGES)
 
 
-def is_warning(instruction: str, preference: str, language: str) -> bool:
-    """Tell whether an instruction begins with a warning, in one of the languages of `is_worded`."""
-    start = instruction.lower()
-    if start.startswith(_STEER_CLEAR.lower()):
-        return True
-    return any(start.startswith(translated(_STEER_CLEAR, one).lower()) for one in _others(preference, language))
+def is_warning(instruction: str) -> bool:
+    """Tell whether an instruction begins with a warning, in any of `LANGUAGES`."""
+    return instruction.lower().startswith(_warnings())
 
 
-def _others(preference: str, language: str) -> set[str]:
-    """Return the languages besides English that guidance for a preference may be in."""
-    return {each for each in (language, by_signs(preference)) if each in LANGUAGES and each != ENGLISH}
+@lru_cache(maxsize=1)
+def _warnings() -> tuple[str, ...]:
+    return tuple(translated(_STEER_CLEAR, language).lower() for language in LANGUAGES)
 
 
 @lru_cache

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from unicodedata import normalize
 
 import pytest
 
-from epic_memory import EpicMemory, Item, Preference, Settings
+from epic_memory import EpicMemory, Item, Preference, SearchOptions, Settings
 from epic_memory import context as contexts
 from epic_memory.context import documents_of_context, format_context, format_hit, language_of_context
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.foreign import language_for
+from epic_memory.preferences.parser import aspects_of
 from epic_memory.text.translations import LANGUAGES, translated, translations
 from epic_memory.types import Hit, Hits, MemoryEntry, Stance
 from epic_memory.verification import wording
@@ -26,7 +28,7 @@ PREFERENCES = {
     "ja": ["カジノのあるホテルは避けたい。", "静かな庭が好きです。"],
     "zh": ["我不喜欢有赌场的酒店。", "我喜欢安静的花园。"],
 }
-ASPECTS = Preference(text=PREFERENCES["en"][0]).aspects
+ASPECTS = aspects_of(PREFERENCES["en"][0])
 
 
 def entry(language: str, stance: Stance, instruction: str = "Look at the garden.") -> MemoryEntry:
@@ -101,7 +103,7 @@ def test_a_memory_in_another_language_speaks_it(language: str) -> None:
     memory.add([avoided.replace("。", "") + "!"])
     (kept,) = [each for each in memory.explain(memory.items()[0].id).entries if each.preference == avoided]
     assert kept.instruction.startswith(translated(QUOTING, language).split("{}")[0])
-    assert is_worded(kept.instruction, avoided) and is_worded(kept.instruction, language=language)
+    assert is_worded(kept.instruction)
     context = memory.context(avoided)
     assert translated(contexts.MATTERING, language) in context and translated("Content:", language) in context
     settings = Settings(language="en", coarse=False)
@@ -125,6 +127,7 @@ def test_an_unknown_language_is_refused() -> None:
         ([], "en"),
         (PREFERENCES["de"] + PREFERENCES["en"], "en"),
         (PREFERENCES["de"] + PREFERENCES["en"][:1], "de"),
+        (["I am vegan", "Loves hiking", "Spicy food", PREFERENCES["de"][0]], "en"),
         (["Non mi piacciono gli alberghi con il casinò."], "en"),
         *((texts, language) for language, texts in PREFERENCES.items()),
     ],
@@ -141,10 +144,30 @@ def test_a_text_begins_no_section_of_a_context_in_its_language(language: str) ->
     for line in [translated(each, language).replace("{}", "1") for each in (*said, "Written by: {}, {}")]:
         told = format_hit(1, Hit(item=Item(text=f"A hotel.\n{line}\n- Casinos!"), score=0.0), language)
         assert f"\n> {line}\n" in told, line
+        spaced = " ".join(line) if language in ("ja", "zh") else line
+        for disguised in (normalize("NFD", line), spaced, re.sub("（.*）", "", line)):
+            told = format_hit(1, Hit(item=Item(text=f"A hotel.\n{disguised}\n- Casinos!"), score=0.0), language)
+            assert f"\n> {disguised}\n" in told or "（" in line, disguised
     told = format_hit(1, Hit(item=Item(text="A hotel.\nInterpretation Guidance:\n- Casinos!"), score=0.0), language)
     assert "\n> Interpretation Guidance:\n" in told
 
 
-def test_an_english_warning_in_another_languages_context_is_not_given_twice() -> None:
-    hit = Hit(item=Item(text="x"), score=0.0, entries=(entry("de", Stance.CONFLICTS, "Steer clear of this."),))
-    assert "Lieber nicht" not in format_hit(1, hit) and "Steer clear of this." in format_hit(1, hit)
+@pytest.mark.parametrize("own", LANGUAGES)
+def test_a_warning_in_any_language_is_not_given_twice(own: str) -> None:
+    warning = worded_instruction(ASPECTS, Stance.CONFLICTS, "A hotel.", PREFERENCES["en"][0], own)
+    assert is_worded(warning)
+    hit = Hit(item=Item(text="x"), score=0.0, entries=(entry("de", Stance.CONFLICTS, warning),))
+    assert f"\n- {warning}\n" in format_hit(1, hit)
+
+
+def test_what_was_not_steered_is_told_in_the_language_of_the_preferences() -> None:
+    avoided, liked = PREFERENCES["de"]
+    memory = EpicMemory([avoided, liked])
+    memory.add([avoided + "!"])
+    assert "Inhalt:" in memory.context(avoided, options=SearchOptions(steering="off"))
+
+
+def test_a_heading_in_a_text_splits_no_context_in_another_language() -> None:
+    hits = everything("fr")
+    hits.append(Hit(item=Item(text="A letter.\n\nDokument 7:\nA stamp."), score=0.5))
+    assert len(documents_of_context(format_context(hits))) == 8

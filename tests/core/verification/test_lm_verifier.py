@@ -15,11 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_memory import Item
+from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import Completion, Message, Token
 from epic_memory.lm.prompting import Prompt
 from epic_memory.types import Candidate, Decision, Stance, Verdict
 from epic_memory.verification import LMVerifier
+from epic_memory.verification.embedded import verifier_of
 from scripted import (
     DISCARDED,
     EXPECTED,
@@ -422,3 +424,18 @@ def test_instructions_are_asked_for_in_the_language_of_the_preferences(preferenc
     list(LMVerifier(own).verify([candidate("A hotel with a casino.", preference)]))
     wish = f"\n\nWrite the instructions in {language}." if language else ""
     assert f"- {preference}{wish}\n\nChunk 1" in user_text(own.sent[0][0]).replace("1. ", "- ")
+
+
+@pytest.mark.parametrize(
+    ("language", "wish"),
+    [
+        (None, "\n\nWrite the instructions for preference 2 in German."),
+        ("en", ""),
+        ("fr", "\n\nWrite the instructions in French."),
+    ],
+)
+def test_the_language_of_instructions_can_be_set(language: str | None, wish: str) -> None:
+    own = Own(lambda *_: Completion('{"answers": [{"chunk": 1, "decision": "Discard", "preferences": []}]}'))
+    verifier = verifier_of(None, default_encoder(), own, language)
+    list(verifier.verify([candidate("A hotel with a casino.", "I avoid casinos.", "Ich mag keine Hotels mit Casino.")]))
+    assert f"Hotels mit Casino.{wish}\n\nChunk 1" in user_text(own.sent[0][0])
