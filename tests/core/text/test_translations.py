@@ -66,6 +66,7 @@ def test_every_message_is_in_every_language_and_no_other(monkeypatch: pytest.Mon
 
     for module in (contexts, wording):
         monkeypatch.setattr(module, "translated", recorded)
+    wording._warnings.cache_clear()
     format_context(everything("de"))
     for stance in Stance:
         worded_instruction(ASPECTS, stance, "A hotel.", PREFERENCES["de"][0], "de")
