@@ -44,7 +44,9 @@ def folders_in(
             with os.scandir(path) as entries:
                 listed = sorted(entries, key=attrgetter("name"))
         except OSError as error:
-            failed(error)
+            # What has gone since it was listed is not there, unless the whole disk has gone.
+            if not (isinstance(error, FileNotFoundError) and any(Path(top).glob("*"))):
+                failed(error)
             continue
         listing, inner = Listing(within, [], []), []
         for entry in listed:
@@ -53,7 +55,7 @@ def folders_in(
             if entry.is_symlink():
                 if not Path(os.path.realpath(entry.path)).is_relative_to(whole):
                     listing.out.append(f"{within}{entry.name}")
-                elif not Path(entry.path).is_dir():
+                elif not os.path.isdir(entry.path):  # noqa: PTH112 - the other raises what may not be looked at
                     listing.files.append(entry)
             elif not entry.is_dir():
                 listing.files.append(entry)

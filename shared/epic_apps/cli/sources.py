@@ -65,6 +65,7 @@ class Sources:
         given: The files with their names, in place of the paths.
         mark: What is done to each item before it is given out.
         whole: Filled while reading: the names of the files that were read without a failure.
+        gone: Filled while reading: the names of the files that were not there any more.
         places: Filled while reading: item id to the file it was read from, and the line.
     """
 
@@ -77,6 +78,7 @@ class Sources:
     given: list[tuple[Path, str]] | None = None
     mark: Callable[[Item], Item] | None = None
     whole: set[str] = field(default_factory=set, repr=False)
+    gone: set[str] = field(default_factory=set, repr=False)
     places: dict[str, str] = field(default_factory=dict, repr=False)
     # How many reasons of the file that is being read there are in each list.
     _failed: int = field(default=0, repr=False)
@@ -133,9 +135,10 @@ class Sources:
     def __iter__(self) -> Iterator[Item]:
         self.places.clear()
         self.whole.clear()
+        self.gone.clear()
         self.failures.clear()
         files, self.skipped[:] = self._found()
-        sizes = {path: path.stat().st_size for path, _ in files}
+        sizes = {path: _size(path) for path, _ in files}
         self._made, self._taken, self._size = 0, 0, sum(sizes.values())
         before = 0
         for path, name in files:
@@ -144,13 +147,15 @@ class Sources:
                 for item in self._read(path, name):
                     self._made += 1
                     yield item if self.mark is None else self.mark(item)
-            except (InvalidInputError, MissingExtraError) as error:
-                told = str(error)
-                self._fail(told if str(path) in told else f"{path}: {told}")
             except Exception as error:
-                # A library's own, for a file that is not as its kind should be.
-                told = " ".join(str(error).split())[:200]
-                self._fail(f"{path} cannot be read ({type(error).__name__}: {told})")
+                if FileNotFoundError in (type(error), type(error.__context__)):
+                    self.gone.add(name)
+                if isinstance(error, (InvalidInputError, MissingExtraError)):
+                    told = str(error)
+                    self._fail(told if str(path) in told else f"{path}: {told}")
+                else:  # a library's own, for a file that is not as its kind should be
+                    told = " ".join(str(error).split())[:200]
+                    self._fail(f"{path} cannot be read ({type(error).__name__}: {told})")
             if not self._failed:
                 self.whole.add(name)
             for reasons, count in ((self.failures, self._failed), (self.skipped, self._left)):
@@ -335,6 +340,13 @@ def read_preferences(path: str | Path) -> list[Preference]:
     if not preferences:
         raise InvalidInputError(f"{path} holds no preference. Write one a line into it.")
     return preferences
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # reading it tells why
+        return 0
 
 
 def _titled(title: str, text: str) -> str:

@@ -93,8 +93,11 @@ def _in_folder(folder: Path, failures: list[str]) -> Iterator[Part]:
 
     for listing in folders_in(folder, failed):
         for path in map(Path, listing.files):
-            if path.is_file():
-                yield _file(path, f"{listing.within}{path.name}")
+            try:
+                if path.is_file():
+                    yield _file(path, f"{listing.within}{path.name}")
+            except OSError as error:
+                failed(error)
 
 
 def _archive(path: Path) -> zipfile.ZipFile:

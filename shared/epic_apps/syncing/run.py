@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
@@ -121,10 +122,17 @@ class _Sync:
             )
         by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
         batch: list[_Read] = []
-        touched = [(name, Path(entry.path), entry.stat()) for name, entry in found.items() if entry is not None]
+        touched = [(name, entry) for name, entry in found.items() if entry is not None]
         self.report.unchanged = len(found) + len(left) - len(touched) - len(self.report.no_room)
-        for name, path, status in tqdm(touched, unit=" files", disable=not progress or not touched):
-            if (read := self._read(name, path, status)) is None:
+        for name, entry in tqdm(touched, unit=" files", disable=not progress or not touched):
+            try:
+                read = self._read(name, Path(entry.path), entry.stat())
+            except FileNotFoundError:  # it has gone since it was listed: the next sync forgets it
+                continue
+            except OSError as error:
+                self.report.failures.append(f"{entry.path} cannot be read: {error.strerror}.")
+                continue
+            if read is None:
                 continue
             _, file, _ = read
             known = self._files.get(name)
@@ -203,16 +211,20 @@ class _Sync:
                 if not self._ignores(f"{within}{name}"):
                     name = f"{above}{name}"
                     # What else there is to keep of ten thousand files takes time.
-                    found[name] = None if self._is_as_it_was(name, entry.stat()) else entry
+                    found[name] = None if self._is_as_it_was(name, entry) else entry
         self.report.skipped += [f"{each}: ruled out (epic never); what is held of it stays" for each in sorted(never)]
         if links:
             self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
         looked = set(names.values())
         return found, () if folders is None else {n for n in self._files if n[: n.rfind("/") + 1] not in looked}
 
-    def _is_as_it_was(self, name: str, status: os.stat_result) -> bool:
+    def _is_as_it_was(self, name: str, entry: os.DirEntry[str]) -> bool:
         """Tell whether a file is as it was and not to be offered again; one without room is reported."""
         known = self._files.get(name)
+        try:
+            status = entry.stat()
+        except OSError:  # reading it tells why
+            return False
         if known is None or known.size != status.st_size or known.modified != status.st_mtime_ns:
             return False
         if known.digest.isalnum():
@@ -229,15 +241,11 @@ class _Sync:
         return path is not None and self._roots.is_ruled_out(path) and os.path.lexists(path)
 
     def _read(self, name: str, path: Path, status: os.stat_result) -> _Read | None:
-        """Return a file and its items; None if it is as it was, or cannot be read."""
+        """Return a file and its items; None if it is as it was, has gone, or cannot be read."""
         known, report = self._files.get(name), self.report
         recent = time.time_ns() - status.st_mtime_ns < _GRAIN
         modified = DIRTY if recent else status.st_mtime_ns
-        try:
-            content = digest_of(path)
-        except OSError as error:
-            report.failures.append(f"{path} cannot be read: {error.strerror}.")
-            return None
+        content = digest_of(path)
         same = {content, f"{content}{self._ruled_out}"}
         if not self._room.offers_again:
             same.add(f"{content}{NO_ROOM}")
@@ -258,6 +266,8 @@ class _Sync:
                 return None
         source, before = Sources([], given=[(path, name)]), report.kept_out[NEVER]
         items = list(with_origin(source, self._user, report.kept_out, self._memory.never))
+        if name in source.gone:
+            return None
         if report.kept_out[NEVER] > before:  # offered again when the topics have changed
             content = f"{content}{self._ruled_out}"
         report.skipped += source.skipped
@@ -347,9 +357,11 @@ def _moved_to(memory: EpicMemory, top: Path) -> str | None:
             continue
         files = [file for file in FolderState(memory, name).files.values() if file.size]
         sizes = {file.size for file in files}
-        entries = (entry for listing in folders_in(top, lambda error: None) for entry in listing.files)
-        paths = [entry.path for entry in entries if entry.is_file() and entry.stat().st_size in sizes]
-        here = {digest_of(path) for path in paths if os.access(path, os.R_OK)}
+        here = set()
+        for entry in (entry for listing in folders_in(top, lambda error: None) for entry in listing.files):
+            with suppress(OSError):  # what has gone, or may not be read, says nothing
+                if entry.is_file() and entry.stat().st_size in sizes:
+                    here.add(digest_of(entry.path))
         if sum(file.content in here for file in files) * 2 > len(files):
             return name
     return None

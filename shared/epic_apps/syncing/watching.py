@@ -45,7 +45,7 @@ def watch(
     def synced(top: Path, changed: Collection[Path] | None = None) -> SyncReport:
         try:
             return sync(memory, top, user=user, changed=changed)
-        except InvalidInputError as error:  # of this folder only
+        except (InvalidInputError, OSError) as error:  # of this folder only
             return SyncReport(failures=[str(error)])
 
     for top in tops:

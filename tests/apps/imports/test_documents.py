@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import pkgutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -94,17 +94,20 @@ def test_a_damaged_member_of_an_archive_is_named_and_the_rest_goes_in(tmp_path: 
         assert told.startswith("bad.md cannot be read")
 
 
-def test_a_folder_that_cannot_be_looked_into_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "closed").mkdir()
+@pytest.mark.parametrize(("looks", "make"), [("os.scandir", "mkdir"), ("pathlib.Path.is_file", "touch")])
+def test_what_cannot_be_looked_into_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: str, make: str
+) -> None:
+    getattr(tmp_path / "closed", make)()
     (tmp_path / "a.md").write_text("About boats.", encoding="utf-8")
-    scandir = os.scandir
+    real = pkgutil.resolve_name(looks)
 
     def refusing(path: Any) -> Any:
         if str(path).endswith("closed"):
             raise PermissionError(13, "Permission denied", str(path))
-        return scandir(path)
+        return real(path)
 
-    monkeypatch.setattr("os.scandir", refusing)
+    monkeypatch.setattr(looks, refusing)
     with EpicMemory() as memory:
         report = import_from(memory, tmp_path)
         assert [item.text for item in memory.items()] == ["About boats."]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import random
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -216,6 +219,39 @@ def test_what_cannot_be_read_stays(notes: Path, memory: EpicMemory) -> None:
     write(notes, "a.md", "Mended.")
     assert not sync(memory, notes).failures
     assert memory.get(["notes/a.md"])[0].text == "Mended."
+
+
+@pytest.mark.parametrize("when", ["os.scandir", "epic_apps.syncing.run.digest_of"])
+@pytest.mark.parametrize("goes", ["a.md", "trips/c.md", "trips"])
+def test_what_goes_meanwhile_is_not_there(
+    notes: Path, memory: EpicMemory, monkeypatch: pytest.MonkeyPatch, when: str, goes: str
+) -> None:
+    sync(memory, notes)
+    real = pkgutil.resolve_name(when)
+
+    def looking(path: Any) -> Any:
+        seen = nullcontext(list(real(path))) if when == "os.scandir" else real(path)
+        (notes / goes).rename(notes.parent / "gone") if (notes / goes).exists() else None
+        return seen
+
+    write(notes, "b.txt", "Buy eggs.")
+    with monkeypatch.context() as patched:
+        patched.setattr(when, looking)
+        report = sync(memory, notes)
+    assert report.changed == ["notes/b.txt"] and not report.failures
+    sync(memory, notes)
+    assert contents(memory) == fresh(notes)
+
+
+def test_what_may_not_be_looked_at_is_a_failure(
+    notes: Path, memory: EpicMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync(memory, notes)
+    before = contents(memory)
+    monkeypatch.setattr("epic_apps.syncing.run._Sync._read", Mock(side_effect=PermissionError(13, "Permission denied")))
+    (notes / "a.md").touch()
+    assert f"{notes / 'a.md'} cannot be read: Permission denied." in sync(memory, notes).failures
+    assert contents(memory) == before
 
 
 def test_only_what_changed_is_read(notes: Path, memory: EpicMemory, monkeypatch: pytest.MonkeyPatch) -> None:
