@@ -80,7 +80,11 @@ def sync(
     if not top.is_dir():
         raise InvalidInputError(f"There is no folder {folder}. Nothing of it was changed.")
     run = _Sync(checked_memory(memory), top.resolve(), ignore, [user] if isinstance(user, str) else list(user))
-    run.run(empty=empty, progress=progress, changed=changed)
+    try:
+        run.run(empty=empty, progress=progress, changed=changed)
+    except (InvalidInputError, OSError):
+        run.note(failed=True)
+        raise
     run.report.seconds = time.perf_counter() - started
     return run.report
 
@@ -98,7 +102,8 @@ class _Sync:
         self._name = self._roots.begin(top)
         before = known_folders(memory).get(self._name, {})
         given = before.get("ignore", []) if ignore is None else list(ignore)
-        self._known = {"path": str(top), "ignore": given, "room": before.get("room")}
+        failed = before.get("failed", True)
+        self._known = {"path": str(top), "ignore": given, "room": before.get("room"), "failed": failed}
         self._ignores = _ignoring(top, given)
         self._room = Room(memory, before.get("room"))
         note_folder(memory, self._name, self._known)
@@ -115,6 +120,7 @@ class _Sync:
         from tqdm import tqdm
 
         found, left = self._walk(None if changed is None else self._folders_of(changed))
+        self.report.no_room += [name for name in left if self._files[name].digest.endswith(NO_ROOM)]
         gone = sorted(n for n in self._files if n not in found and n not in left and not self._stays(n))
         if not found and gone and len(gone) == len(self._files) and not empty:
             raise InvalidInputError(
@@ -153,23 +159,29 @@ class _Sync:
         if self._is_short:
             self._mark_unplaced(self._files)  # also those that had to leave for others
         self._state.save()
-        if self.report.no_room:
-            note_folder(self._memory, self._name, {**self._known, "room": self._room.noted()})
+        self.note(failed=bool(self.report.failures))
         self.report.added += [each for each in self._written if each in self._again and self._files[each].is_whole]
         moved = {old for old, _ in self.report.renamed}
         self.report.deleted = [name for name in gone if name not in moved]
+
+    def note(self, *, failed: bool) -> None:
+        """Write down for the next sync whether this one failed, and what room there was if some files had none."""
+        room = {"room": self._room.noted()} if self.report.no_room else {}
+        note_folder(self._memory, self._name, {**self._known, **room, "failed": failed})
 
     # --- the folder
 
     def _folders_of(self, changed: Collection[Path]) -> set[str] | None:
         """Return the folders in which some files changed, and those above, by their paths; None if that is not all."""
+        if self._known["failed"] or not all(map(self._is_settled, self._files.values())):
+            return None
         folders = {""}
         for path in changed:
             within = path.relative_to(self._top) if path.is_relative_to(self._top) else None
             if within is None or path.name == IGNORE_FILE or path.is_dir():
                 return None
             below = f"{self._name}/{within.as_posix()}/"
-            if not path.exists() and any(name.startswith(below) for name in self._files):  # a folder has gone
+            if any(name.startswith(below) for name in self._files):  # a folder has gone, or a file has its name now
                 return None
             folders |= {f"{each.as_posix()}/" for each in within.parents}
         return None if self._roots.inner(self._top) else folders
@@ -227,13 +239,16 @@ class _Sync:
             return False
         if known is None or known.size != status.st_size or known.modified != status.st_mtime_ns:
             return False
-        if known.digest.isalnum():
-            return True
-        if not known.digest.endswith(NO_ROOM):
-            return known.digest.endswith(self._ruled_out)
-        if not self._room.offers_again:
+        is_settled = self._is_settled(known)
+        if is_settled and known.digest.endswith(NO_ROOM):
             self.report.no_room.append(name)
-        return not self._room.offers_again
+        return is_settled
+
+    def _is_settled(self, file: SyncedFile) -> bool:
+        """Tell whether a file as it was read need not be offered again."""
+        if file.digest.endswith(NO_ROOM):
+            return not self._room.offers_again
+        return file.is_whole or file.digest.endswith(self._ruled_out)
 
     def _stays(self, name: str) -> bool:
         """Tell whether a file is one of which nothing more is kept, so that what is held of it stays."""

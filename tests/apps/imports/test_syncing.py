@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -91,6 +91,18 @@ def test_any_history_equals_a_fresh_build(
             (folder / other).parent.mkdir(exist_ok=True)
             (folder / name).replace(folder / other)
     assert contents(memory) == fresh(folder, settings=how)
+
+
+def refusing(looks: str, what: str) -> Callable[[Any], Any]:
+    """What looks at files and folders, but may not look at some."""
+    real = pkgutil.resolve_name(looks)
+
+    def look(path: Any) -> Any:
+        if str(path).endswith(what):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    return look
 
 
 @pytest.fixture
@@ -248,7 +260,8 @@ def test_what_may_not_be_looked_at_is_a_failure(
 ) -> None:
     sync(memory, notes)
     before = contents(memory)
-    monkeypatch.setattr("epic_apps.syncing.run._Sync._read", Mock(side_effect=PermissionError(13, "Permission denied")))
+    looks = "epic_apps.syncing.run.digest_of"
+    monkeypatch.setattr(looks, refusing(looks, "a.md"))
     (notes / "a.md").touch()
     assert f"{notes / 'a.md'} cannot be read: Permission denied." in sync(memory, notes).failures
     assert contents(memory) == before
@@ -283,6 +296,32 @@ def test_only_the_folders_in_which_something_changed_are_looked_through(notes: P
     (notes / "trips").rename(notes / "journeys")
     report = sync(memory, notes, changed=[notes / "trips", notes / "journeys"])
     assert len(report.renamed) == 2 and contents(memory) == fresh(notes)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("breaks", ["trips/a.md", "trips"])
+def test_what_could_not_be_read_is_tried_again_whatever_changes(
+    notes: Path, memory: EpicMemory, monkeypatch: pytest.MonkeyPatch, breaks: str, known: bool
+) -> None:
+    sync(memory, notes)
+    if not known:
+        forget_folder(memory, notes)
+    write(notes, "trips/a.md", "Buy eggs.")
+    with monkeypatch.context() as patched:
+        for looks in ("os.scandir", "epic_apps.syncing.run.digest_of"):
+            patched.setattr(looks, refusing(looks, breaks))
+        with suppress(InvalidInputError):
+            assert sync(memory, notes, changed=[notes / "trips/a.md"]).failures
+    write(notes, "b.txt", "Buy bread.")
+    assert not sync(memory, notes, changed=[notes / "b.txt"]).failures
+    assert contents(memory) == fresh(notes)
+
+
+def test_a_folder_that_became_a_file_is_forgotten(notes: Path, memory: EpicMemory) -> None:
+    sync(memory, notes)
+    shutil.rmtree(notes / "trips")
+    (notes / "trips").touch()
+    assert len(sync(memory, notes, changed=[notes / "trips"]).deleted) == 2
 
 
 def test_a_quick_second_edit_of_the_same_length_is_seen(notes: Path, memory: EpicMemory) -> None:
@@ -366,8 +405,8 @@ def test_watching(notes: Path, memory: EpicMemory) -> None:
 def test_what_has_no_room_is_named_and_offered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, path = tmp_path / "notes", tmp_path / "me.epic"
     for number in range(300):
-        write(folder, f"{number}.md", f"Note {number} about " + " ".join(f"{number}word{n}" for n in range(150)))
-        os.utime(folder / f"{number}.md", (1, 1))
+        write(folder, f"all/{number}.md", f"Note {number} about " + " ".join(f"{number}word{n}" for n in range(150)))
+        os.utime(folder / f"all/{number}.md", (1, 1))
     with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="250 kB")) as memory:
         report = sync(memory, folder)
         held = len(memory.items())
@@ -381,10 +420,14 @@ def test_what_has_no_room_is_named_and_offered_again(tmp_path: Path, monkeypatch
         with monkeypatch.context() as patched:
             patched.setattr("epic_apps.syncing.run.digest_of", lambda path: pytest.fail("nothing has to be read"))
             assert sync(memory, folder).no_room == sorted(again.no_room)
+        write(folder, "trips/last.md", "A note.")
+        at = [folder / "trips/last.md"]
+        assert set(sync(memory, folder, changed=at).no_room) >= set(again.no_room), "also those in other folders"
         for number in range(0, 300, 3):  # what makes room has the others offered again
-            (folder / f"{number}.md").unlink()
+            (folder / f"all/{number}.md").unlink()
         sync(memory, folder)
-        report = sync(memory, folder)
+        at[0].unlink()
+        report = sync(memory, folder, changed=at)
         assert report.added and set(report.added) <= set(again.no_room)
         assert len(report.no_room) == 200 - len(memory.items()) > 0
     with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="10 MB")) as memory:
@@ -395,12 +438,13 @@ def test_what_has_no_room_is_named_and_offered_again(tmp_path: Path, monkeypatch
 
 def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, memory: EpicMemory) -> None:
     memory.never.add("milk")
+    (notes / "b.txt").rename(notes / "trips/b.txt")
     sync(memory, notes)
-    assert not memory.get(["notes/b.txt"])
+    assert not memory.get(["notes/trips/b.txt"])
     assert sync(memory, notes).is_empty and memory.never.counts["milk"] == 1
     memory.never.remove("milk")
-    assert sync(memory, notes).added == ["notes/b.txt"]
-    assert memory.get(["notes/b.txt"]) and sync(memory, notes).is_empty
+    assert sync(memory, notes, changed=[notes / "a.md"]).added == ["notes/trips/b.txt"]
+    assert memory.get(["notes/trips/b.txt"]) and sync(memory, notes).is_empty
 
 
 def test_a_folder_is_forgotten_with_its_texts(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
