@@ -216,7 +216,8 @@ def _packed(files: Mapping[str, SyncedFile]) -> str | None:
     each = files.values()
     columns = [list(files), [f.size for f in each], [f.modified for f in each], [f.digest for f in each], ids]
     counts = [len(file.versions) for file in each]
-    dumped = json.dumps([*columns, counts], separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps([*columns, counts], separators=(",", ":"), ensure_ascii=False)
+    dumped = text.encode(errors="surrogatepass")  # a file's name need not be UTF-8; json.loads takes it
     packed = zlib.compress(len(dumped).to_bytes(8, "big") + dumped + versions, 1)
     return base64.b64encode(packed).decode()
 

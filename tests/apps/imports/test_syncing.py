@@ -201,6 +201,14 @@ def test_ignored_files_leave(notes: Path, memory: EpicMemory) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a right on Windows")
+@pytest.mark.parametrize("text", ["", "Buy milk."])
+def test_a_name_that_is_no_text_stops_nothing(notes: Path, memory: EpicMemory, text: str) -> None:
+    (notes / os.fsdecode(b"caf\xe9.md")).write_text(text)
+    report = sync(memory, notes)
+    assert memory.get(["notes/b.txt"]) and len(report.failures) == bool(text)
+    assert sync(memory, notes).is_empty
+
+
 def test_links_are_not_followed_out(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
     write(tmp_path / "outside", "x.md", "Not of this folder.")
     (notes / "out").symlink_to(tmp_path / "outside")
