@@ -404,11 +404,12 @@ def test_what_is_dropped_with_a_name_that_no_file_can_have_is_read(memory: EpicM
         ("notes/../.././inn.md", "inn.md"),
         (f"notes/{'a' * 300}/inn.md", f"{'a' * 60}/inn.md"),
         (f"notes/{'a/' * 1000}inn.md", f"{'a/' * 19}inn.md"),
+        ("notes/spa.md/inn.md", "2-spa.md/inn.md"),
     ],
 )
 def test_a_folder_is_dropped_with_the_paths_in_it(memory: EpicMemory, name: str, place: str) -> None:
     client = visitor(memory)
-    page = dropped(client, (name, "The Inn is a hotel with a casino."), ("notes/spa.md", "The Spa is a hotel.")).text
+    page = dropped(client, ("notes/spa.md", "The Spa is a hotel."), (name, "The Inn is a hotel with a casino.")).text
     assert "These are copies" in page and "2 document" in page
     (waiting,) = re.findall(r'name="id" value="(\w+)"', page)
     send(client, "bring/import", id=waiting)

@@ -288,7 +288,8 @@ def test_a_folder_is_dropped_with_all_that_is_in_it(
         (tmp_path / "notes" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "notes" / name).write_text(f"A hotel with a casino, in {name}.", encoding="utf-8")
     page, before = open_page(), len(memory.items())
-    carried = {"items": [], "files": [str(tmp_path / "notes")], "dragOperationsMask": 1}
+    text = {"mimeType": "text/plain", "data": "What a file manager says besides."}
+    carried = {"items": [text], "files": [str(tmp_path / "notes")], "dragOperationsMask": 1}
     for step in ("dragEnter", "dragOver", "drop"):
         page.context.new_cdp_session(page).send(
             "Input.dispatchDragEvent", {"type": step, "x": 300, "y": 300, "data": carried}

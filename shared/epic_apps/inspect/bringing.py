@@ -6,7 +6,7 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,10 +137,15 @@ def _free_place(folder: Path, given: str) -> Path:
     """Return where a file is copied to: as it was called, below the folders that it was dropped in."""
     parts = [_short(part) for part in given.replace("\\", "/").replace("\0", "").split("/") if part.strip(". ")]
     *above, name = parts[-_DEEPEST:] or ["file"]
-    place = folder.joinpath(*above)
-    place.mkdir(parents=True, exist_ok=True)
-    tries = (name if n == 1 else f"{n}-{name}" for n in range(1, MOST_FILES + 2))
-    return next(place / each for each in tries if not (place / each).exists())
+    for part in above:
+        folder = next(each for each in _places(folder, part) if each.is_dir() or not each.exists())
+        folder.mkdir(exist_ok=True)
+    return next(each for each in _places(folder, name) if not each.exists())
+
+
+def _places(folder: Path, name: str) -> Iterator[Path]:
+    """Yield the paths that a name may have in a folder, the plain one first."""
+    return (folder / (name if number == 1 else f"{number}-{name}") for number in range(1, MOST_FILES + 2))
 
 
 def _short(part: str) -> str:

@@ -61,9 +61,9 @@ addEventListener("drop", async (event) => {
   let given = [...event.dataTransfer.files];
   const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry && item.webkitGetAsEntry());
   try {
-    if (entries.some((entry) => entry && entry.isDirectory)) given = (await Promise.all(entries.map(filesIn))).flat();
+    if (entries.some((entry) => entry && entry.isDirectory)) given = (await Promise.all(entries.filter(Boolean).map(filesIn))).flat();
   } catch (error) {
-    alert(`This folder cannot be read: ${error.message}`);
+    alert(files.dataset.unread.replace("{}", () => error.message));
     return;
   }
   if (given.length > files.dataset.most) {
