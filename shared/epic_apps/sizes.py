@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 _OURS = "memory learn graph rerank plugins apps eval scale langchain llamaindex"
 _TABLE = 100_000
+# What a line of requirements says of an extra, and of one that only who works on this project has.
+_EXTRA = re.compile(r"\bextra\s*==")
+_DEVELOPMENT = re.compile(r"\bextra\s*==\s*['\"](?:bench|ci|dev|docs|lint)['\"]")
 
 
 class Size(NamedTuple):
@@ -42,10 +45,11 @@ def _required(name: str, *, extras: bool = False) -> dict[str, metadata.Distribu
             one = found[each] = metadata.distribution(each)
         except metadata.PackageNotFoundError:
             continue  # for another system or Python, or an extra that is not installed
-        lines = [line for line in one.requires or () if extras or not re.search(r"\bextra\s*==", line)]
+        left_out = _DEVELOPMENT if extras else _EXTRA
+        lines = [line for line in one.requires or () if not left_out.search(line)]
         names = (re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", line, maxsplit=1)[0]).lower() for line in lines)
         waiting += [(wanted, False) for wanted in names if wanted not in found]
-    del found[name]
+    found.pop(name, None)  # a clone need not be installed
     return found
 
 
