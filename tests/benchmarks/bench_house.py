@@ -29,13 +29,13 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 25_970,
+    "lines of epic_memory": 25_975,
     "lines of epic_scale": 2_925,
-    "lines of all packages": 65_090,
-    "lines of tests": 68_170,
+    "lines of all packages": 65_140,
+    "lines of tests": 68_310,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 35_870,
+    "words of the docs": 35_890,
 }
 """The most that each may have: lowered with every change that makes the project smaller; raised for a new feature."""
 
