@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from epic_memory import EpicMemory, Preference, SearchOptions, Settings
+from epic_memory.text.translations import translations
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Stance, Verdict
 
 
@@ -321,3 +322,14 @@ not_locked = pytest.mark.parametrize("locking", ["plain"], indirect=True, scope=
 
 if os.environ.get("EPIC_TESTS_LOCKED"):
     import locked  # noqa: F401 - a worker of a test whose files are locked
+
+
+def check_places(package: str, language: str) -> None:
+    """Each message of a package's translations has the same places as in English."""
+    found = translations(language, package)
+    assert found.keys() == translations("de", package).keys()
+    for english, own in found.items():
+        assert own.strip() and own != english
+        assert re.findall('"?{}"?', own) == re.findall('"?{}"?', english), own
+        # What follows is joined to it.
+        assert own.endswith(" ") == english.endswith(" ")
