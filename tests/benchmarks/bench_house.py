@@ -32,7 +32,7 @@ ALLOWED = {
     "lines of epic_memory": 25_975,
     "lines of epic_scale": 2_925,
     "lines of all packages": 65_140,
-    "lines of tests": 68_310,
+    "lines of tests": 68_325,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 35_890,
