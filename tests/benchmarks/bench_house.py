@@ -29,10 +29,10 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 25_975,
+    "lines of epic_memory": 25_980,
     "lines of epic_scale": 2_925,
-    "lines of all packages": 65_140,
-    "lines of tests": 68_325,
+    "lines of all packages": 65_145,
+    "lines of tests": 68_330,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 35_890,

@@ -31,6 +31,8 @@ def language_for(preferences: Iterable[str | Preference]) -> str:
 
 def _language(preference: str | Preference) -> str | None:
     """Return the language of a preference: what the English parser has read is English."""
+    if not str(preference).strip():  # of an entry that was kept for no preference
+        return None
     language = by_signs(str(preference)) or language_not_read(preference)
     return ENGLISH if language is None and aspects_of(preference).source == "parser" else language
 

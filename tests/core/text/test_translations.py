@@ -133,6 +133,10 @@ def test_the_language_is_that_of_most_preferences(texts: Sequence[str], language
     assert language_of_context(Hits(matters=[(Preference(text=text), 0.5) for text in texts])) == language
 
 
+def test_who_has_no_preference_is_told_in_english() -> None:
+    assert language_for(["", " "]) == "en"
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_text_begins_no_section_of_a_context_in_its_language(language: str) -> None:
     said = ("Document {}:", "Interpretation Guidance:", "Content:", contexts.MATTERING, contexts.KNOWN)
