@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from epic_graph.extraction.base import Extractor, PhraseExtractor, checked_extractor, entity_key
@@ -415,9 +414,7 @@ class GraphMemory:
     def __enter__(self) -> GraphMemory:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -13,7 +13,7 @@ _FREED = 4_096
 
 
 class Room:
-    """What was the case when texts that found no room were offered, and whether that has changed.
+    """Comparison of what decides about texts with how it was when some of them found no room.
 
     Args:
         memory: The memory.
