@@ -126,8 +126,8 @@ class MemoryRetriever(OptionsRetriever):
         return self._documents(hits)
 
     def _documents(self, hits: Hits) -> list[Document]:
-        how: dict[str, Any] = {"guidance": self.guidance, "language": language_of_context(hits)}
-        documents = [document_of(hit, number, **how) for number, hit in numbered_hits(hits)]
+        language, guidance = language_of_context(hits), self.guidance
+        documents = [document_of(hit, n, guidance=guidance, language=language) for n, hit in numbered_hits(hits)]
         opening = format_preferences(hits) if self.guidance == "text" else ""
         if documents and opening:
             # The first document opens with the preferences that matter, as the memory's own context does.

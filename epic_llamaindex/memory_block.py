@@ -197,7 +197,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         # The same text from several sessions is returned once.
         told = {hit.text: hit for hit in reversed(hits)}
         context = format_context(
-            shown := Hits(
+            Hits(
                 (hit for hit in hits if told[hit.text] is hit),
                 matters=found.matters,
                 facts=found.facts,
@@ -207,7 +207,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         )
         if not context:
             return ""
-        note = translated(_NOTE, language_of_context(shown), "epic_plugins")
+        note = translated(_NOTE, language_of_context(found), "epic_plugins")
         return without_tags(f"{note}\n\n{context}", "memory", self.name)
 
     def _near(self, found: Hits) -> list[Hit]:

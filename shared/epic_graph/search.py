@@ -33,6 +33,7 @@ from epic_memory.pipeline.search import (
     found_near,
     made_hits,
     prepared,
+    told_in,
 )
 from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import is_foreign_to
@@ -278,6 +279,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
         facts=fact_hits(space, steered.query, facts),
         entities=visited.entities,
         ranking=shown,
+        language=told_in(session, space, visited.matters),
     )
 
 

@@ -97,7 +97,7 @@ class GraphTables(Graph):
     @property
     def begun(self) -> bool:
         """True if the file has a graph, according to its description."""
-        return bool(self.db.meta().get("graph"))
+        return bool(self.db.meta_of("graph"))
 
     def begin(self) -> None:
         """Mark in the description that the file has a graph, unless it is marked; needs a writable file."""

@@ -36,10 +36,6 @@ _CHARACTERS_A_TOKEN = 5
 _LINE = re.compile(r"([^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 # What a heading may be disguised with: marks, invisible characters and letters that look like nothing.
 _UNREAD = re.compile(r"[^\w\s:\uff1a\ufe55'\u2019,]+|[_\u115f\u1160\u3164\uffa0]+")
-_HEADING = re.compile(
-    r"\s*(?:document\s*\d+|interpretation\s+guidance|content|written\s+by|what\s+is\s+known\s+of\s+the\s+user"
-    r"|the\s+user.{0,2}s\s+preferences(?:,\s+the\s+most\s+relevant\s+first)?)\s*:"
-)
 _GUIDANCE, _CONTENT, _BY = "Interpretation Guidance:", "Content:", "Written by: {}, {}"
 _LONGEST_HEADING = 200
 # Characters that look like "<", and those that may be put between the letters of a tag's name to disguise it: no such
@@ -278,7 +274,7 @@ def _is_heading(line: str, language: str) -> bool:
     if not any(colon in line for colon in ":\uff1a\ufe55"):
         return False
     plain = _plain(line)
-    return bool(_HEADING.match(plain) or (language != ENGLISH and _headings(language).match(plain)))
+    return any(_headings(each).match(plain) for each in {ENGLISH, language})
 
 
 def _plain(line: str) -> str:

@@ -463,7 +463,7 @@ class EpicMemory:
 
     @verifier.setter
     def verifier(self, verifier: Verifier | str) -> None:
-        verifier = verifier_of(verifier, self._session.encoder)
+        verifier = verifier_of(verifier, self._session.encoder, language=self.settings.language)
         checked_part("verifier", verifier, "verify")
         check_reader(self.settings, verifier, self._session.expander)
         self._session.verifier = verifier

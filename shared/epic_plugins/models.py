@@ -88,7 +88,7 @@ class Models:
         how = checked_settings(settings)
         ready = not self._is_component(given) and isinstance(given, Verifier)
         lm, _ = asked_model(None if given is None or ready else self.lm_of(given), how.model_budget)
-        return embedded.verifier_of(cast("Verifier", given) if ready else how.verifier, encoder, lm)
+        return embedded.verifier_of(cast("Verifier", given) if ready else how.verifier, encoder, lm, how.language)
 
     def memory_of(
         self, memory: object, embeddings: object = None, llm: object = None, settings: Settings | None = None

@@ -74,7 +74,8 @@ class Judge:
 
     def __post_init__(self) -> None:
         self._encoder = encoder_of(self.encoder)
-        self._verifier = base_verifier(verifier_of(self.settings.verifier, self._encoder, model_of(self.llm)))
+        how = self.settings
+        self._verifier = base_verifier(verifier_of(how.verifier, self._encoder, model_of(self.llm), how.language))
         self._coarse = CoarseFilter(self.people)
         self._place = {one.id: place for place, one in enumerate(self.people.preferences)}
 

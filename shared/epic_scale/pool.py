@@ -91,7 +91,7 @@ class MemoryPool:
         # Without one each file decides: `EpicMemory.open` shares those that come with the package.
         self._encoder = None if encoder is None else encoder_of(encoder)
         self._llm = llm
-        self._verifiers: dict[int, Verifier] = {}
+        self._verifiers: dict[tuple[int, str | None], Verifier] = {}
         self._threads = ThreadPoolExecutor(thread_name_prefix="epic-pool")
         most, seconds = checked_k(max_open, "max_open"), seconds_of(idle, "idle")
         self._root = root_of(root, storage_options)
@@ -122,8 +122,9 @@ class MemoryPool:
                 with _inside(entry):
                     yield memory
             finally:
-                with _heeding():
-                    self._opened.save(entry)
+                if self._root.is_remote:  # a local file is in its place
+                    with _heeding():
+                        self._opened.save(entry)
         finally:
             if self._opened.end(entry):
                 self._opened.close_leaving()
@@ -140,7 +141,7 @@ class MemoryPool:
                 with _inside(entry):
                     yield memory
             finally:
-                if self._root.is_remote:  # a local file is in its place
+                if self._root.is_remote:
                     with _heeding():
                         await self._in_thread(self._opened.save, entry)
         finally:
@@ -211,7 +212,8 @@ class MemoryPool:
         memory = EpicMemory.open(entry.path, encoder=self._encoder, llm=self._llm, settings=settings)
         # One that asks a model belongs to the memory, whose budget it keeps.
         if settings.verifier is None and self._llm is None:
-            memory.verifier = self._verifiers.setdefault(id(memory.encoder), memory.verifier)
+            key = id(memory.encoder), settings.language
+            memory.verifier = self._verifiers.setdefault(key, memory.verifier)
         return memory
 
     def _settings_of(self, user_id: str) -> Settings:

@@ -32,7 +32,7 @@ ALLOWED = {
     "lines of epic_memory": 25_980,
     "lines of epic_scale": 2_925,
     "lines of all packages": 65_145,
-    "lines of tests": 68_330,
+    "lines of tests": 68_360,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 35_890,

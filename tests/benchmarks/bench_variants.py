@@ -165,9 +165,12 @@ def main() -> None:
     data, pool = (read_data(options.data, personas=few, **given) for few in (options.personas, None))
     encoder, folder = encoder_of(options.encoder), Path(options.out)
     known = Experiments(data, pool, encoder, folder, seed=options.seed, say=say).all()
+    which = options.which.split(",") if options.which else list(known)
+    if unknown := ", ".join(name for name in which if name not in known):
+        made.error(f"no experiment: {unknown}. There are {', '.join(known)}.")
     about = f"{options.set}, {options.personas} personas, {len(data.corpus)} passages, encoder {encoder.name}"
     report = Report("Variants of the data", [Text(f"{about}, seed {options.seed}.")])
-    for name in options.which.split(",") if options.which else known:
+    for name in which:
         for part in known[name]():
             report.parts.append(part)
             if isinstance(part, Table):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from epic_graph import GraphMemory
-from epic_memory import EpicMemory, Filter, Item, SearchOptions, Stance
+from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings, Stance
 from epic_memory.errors import (
     InvalidInputError,
     UnknownEntityError,
@@ -135,6 +135,17 @@ def test_the_context_is_that_of_the_hits(graph: GraphMemory) -> None:
     assert "drinks red wine" in context
     assert "Oslo" not in context
     assert asyncio.run(graph.acontext("Oscar Reed", 1)) == context
+
+
+@pytest.mark.parametrize(
+    ("language", "steering", "heading"),
+    [(None, "signed", "Inhalt:"), (None, "off", "Inhalt:"), ("en", "signed", "Content:")],
+)
+def test_the_context_is_in_the_language_of_the_settings(language: Any, steering: Any, heading: str) -> None:
+    settings = Settings(language=language, verifier=KeepAll(), coarse=False)
+    own = GraphMemory(["Ich mag keine Hotels mit Casino."], settings=settings)
+    own.add(["Oscar Reed wohnt in Hamburg."])
+    assert f"\n{heading}\n" in own.context("Oscar Reed", options=SearchOptions(steering=steering))
 
 
 def test_passages_of_the_walk_may_be_beyond_the_nearest_fifty(path: Path) -> None:

@@ -17,7 +17,7 @@ from epic_memory.errors import InvalidInputError
 from llamaindex_models import ScriptedLLM
 
 # LlamaIndex keeps the history by aiosqlite, whose thread may outlive the loop of a synchronous call.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:(?s).*aiosqlite:pytest.PytestUnhandledThreadExceptionWarning")
 
 MODES = ["context", ChatMode.CONDENSE_PLUS_CONTEXT]
 GREETING = 'Hello there! {"a": {query_str}}'

@@ -60,6 +60,16 @@ def test_everybody_is_judged_as_by_a_memory_of_their_own() -> None:
     assert [each.user for each in found[1]] == [None]
 
 
+@pytest.mark.parametrize("language", [None, "en"])
+def test_guidance_is_in_the_language_of_the_settings(language: str | None) -> None:
+    settings, wanted = Settings(language=language, tau=-1.0, verifier=None), "Ich mag keine Hotels mit Casino."
+    with EpicMemory([wanted], settings=settings) as memory:
+        (judged,) = memory.judge([wanted])
+    (told,) = [each.instruction for each in judged.verdict.alignments]
+    ((mine,),) = judge(settings, {"ann": [wanted]}).judge([Item(text=wanted)])
+    assert mine.instruction == told and told.startswith("Vor" if language is None else "Check")
+
+
 @pytest.mark.parametrize("block", [1, 700, 1 << 24])
 def test_the_bound_lets_everything_through_that_the_filter_does(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     from epic_memory.pipeline.coarse_filter import coarse_filter

@@ -344,6 +344,12 @@ def test_encoder_and_verifier_are_shared(pool_of: PoolOf) -> None:
         assert ann.encoder is ben.encoder and ann.verifier is ben.verifier
 
 
+def test_a_verifier_is_shared_by_those_of_one_language(pool_of: PoolOf) -> None:
+    pool = pool_of(encoder="static", settings=lambda user: Settings(language=user[:2]))
+    with pool.get("de 1") as ann, pool.get("de 2") as ben, pool.get("en 1") as eve:
+        assert ann.verifier is ben.verifier is not eve.verifier
+
+
 @pytest.fixture
 def minilm_of_this_tree(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "shared" / "epic_minilm")

@@ -34,7 +34,7 @@ class Roots:
         if memory is not None:
             self._key = f"sources/{memory.namespace}"
             with decoding(memory.file.path):
-                known = memory._session.store.meta(self._key).get(self._key, {})
+                known = memory._session.store.meta_of(self._key) or {}
                 self._paths = {str(name): Path(path) for name, path in known.items()}
         self._stored = dict(self._paths)
         self._names = {path: name for name, path in self._paths.items()}
@@ -115,7 +115,7 @@ class Roots:
         kept = {name: str(path) for name, path in self._paths.items() if name in held}
         session = self._memory._session
         with session.lock, session.store.transaction():
-            if kept != session.store.meta(self._key).get(self._key, {}):
+            if kept != (session.store.meta_of(self._key) or {}):
                 session.store.set_meta(**{self._key: kept or None})
 
     def left_by(

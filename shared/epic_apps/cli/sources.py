@@ -65,7 +65,6 @@ class Sources:
         given: The files with their names, in place of the paths.
         mark: What is done to each item before it is given out.
         whole: Filled while reading: the names of the files that were read without a failure.
-        gone: Filled while reading: the names of the files that were not there any more.
         places: Filled while reading: item id to the file it was read from, and the line.
     """
 
@@ -78,7 +77,6 @@ class Sources:
     given: list[tuple[Path, str]] | None = None
     mark: Callable[[Item], Item] | None = None
     whole: set[str] = field(default_factory=set, repr=False)
-    gone: set[str] = field(default_factory=set, repr=False)
     places: dict[str, str] = field(default_factory=dict, repr=False)
     # How many reasons of the file that is being read there are in each list.
     _failed: int = field(default=0, repr=False)
@@ -135,7 +133,6 @@ class Sources:
     def __iter__(self) -> Iterator[Item]:
         self.places.clear()
         self.whole.clear()
-        self.gone.clear()
         self.failures.clear()
         files, self.skipped[:] = self._found()
         sizes = {path: _size(path) for path, _ in files}
@@ -148,8 +145,6 @@ class Sources:
                     self._made += 1
                     yield item if self.mark is None else self.mark(item)
             except Exception as error:
-                if FileNotFoundError in (type(error), type(error.__context__)):
-                    self.gone.add(name)
                 if isinstance(error, (InvalidInputError, MissingExtraError)):
                     told = str(error)
                     self._fail(told if str(path) in told else f"{path}: {told}")

@@ -281,7 +281,7 @@ class _Sync:
                 return None
         source, before = Sources([], given=[(path, name)]), report.kept_out[NEVER]
         items = list(with_origin(source, self._user, report.kept_out, self._memory.never))
-        if name in source.gone:
+        if name not in source.whole and not path.exists():
             return None
         if report.kept_out[NEVER] > before:  # offered again when the topics have changed
             content = f"{content}{self._ruled_out}"

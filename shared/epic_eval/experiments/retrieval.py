@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from epic_eval.arms import Arm, CorpusEncoder, arm_of, asks_model
+from epic_eval.arms.base import Retrieved
 from epic_eval.asking import JournalledLM, ModelCost
 from epic_eval.datasets import Data, Persona, Question
 from epic_eval.journal import Journal, Record, key_of
@@ -45,6 +46,17 @@ def asked_in(data: Data) -> Iterator[Asked]:
         for persona in dataset.personas:
             for question in persona.questions:
                 yield Asked(dataset.name, persona.index, question, persona.preferences)
+
+
+def record_of(question: Question, preferences: Sequence[str], found: Retrieved) -> Record:
+    """Return what a model answers a question from."""
+    return {
+        "question": question.text,
+        "preference": question.preference,
+        "preferences": list(preferences),
+        "passages": [passage._asdict() for passage in found.passages],
+        "opening": list(found.opening),
+    }
 
 
 def run_key(data: Data, encoder: Encoder, seed: int, k: int = K) -> str:
@@ -160,12 +172,8 @@ class Retrieval:
                 "lm": self.lm.name if self.lm is not None and asks_model(name) else None,
                 "set": asked.set,
                 "persona": asked.persona,
-                "question": question.text,
-                "preference": question.preference,
-                "preferences": list(asked.preferences),
                 "arm": name,
-                "passages": [passage._asdict() for passage in found.passages],
-                "opening": list(found.opening),
+                **record_of(question, asked.preferences, found),
                 "order": [passage.id for passage in deep],
                 "encoding": found.encoding,
                 "search": found.search + model.seconds,

@@ -17,10 +17,10 @@ from epic_eval.arms.base import CorpusEncoder
 from epic_eval.arms.epic import Epic
 from epic_eval.asking import JournalledLM, ModelCost
 from epic_eval.datasets import Data, Persona
-from epic_eval.experiments.retrieval import DEPTH, K, Say
+from epic_eval.experiments.retrieval import DEPTH, K, Say, record_of
 from epic_eval.experiments.scores import MIB
 from epic_eval.journal import Record
-from epic_eval.metrics import case_for, estimate
+from epic_eval.metrics import case_for, estimate, proxies
 from epic_eval.report import Part, Table, Text, plot_lines
 from epic_memory import Item
 from epic_memory.encoders import Encoder
@@ -175,19 +175,12 @@ def _one(
                     early = came[options[0]] < since.get(question.preference, 0)
                     point.add("", "too early", persona.index, float(early))
                 for store, arm in arms.items():
-                    found = arm.retrieve(question.text, K)
-                    record = {
-                        "question": question.text,
-                        "preference": question.preference,
-                        "preferences": list(active),
-                        "passages": [passage._asdict() for passage in found.passages],
-                        "opening": list(found.opening),
-                    }
+                    record = record_of(question, active, arm.retrieve(question.text, K))
                     point.asked.append((store, persona.index, record))
                     if known:
                         order = [passage.id for passage in arm.retrieve(question.text, DEPTH).passages]
-                        place = {item: number for number, item in enumerate(order)}
-                        follows, *breaks = (place.get(option, len(order) + 1) for option in options)
-                        point.add(store, "choice", persona.index, float(follows < min(breaks)))
+                        passages, opening = record["passages"], record["opening"]
+                        found = proxies(data, question, passages=passages, opening=opening, order=order, nearness=None)
+                        point.add(store, "choice", persona.index, found["choice"])
         for arm in arms.values():
             arm.close()

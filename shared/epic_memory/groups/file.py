@@ -173,7 +173,7 @@ class MemoryFile:
     def state(self, name: str) -> Any:
         """Return what a program has kept beside the memory under a name, or None."""
         with self._session.lock, self._session.store.reading():
-            return self._session.store.meta(key := self._key(name)).get(key)
+            return self._session.store.meta_of(self._key(name))
 
     def set_state(self, **values: Any) -> None:
         """Keep JSON values of a program's own beside the memory, for this namespace, all at once; None removes one.

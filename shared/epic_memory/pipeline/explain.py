@@ -99,7 +99,7 @@ def stats(session: Session) -> Stats:
 
 
 def _model_use(session: Session) -> str | None:
-    record = session.store.meta().get(MODEL_BUDGET)
+    record = session.store.meta_of(MODEL_BUDGET)
     if record is None:
         return None
     from epic_memory.lm.budget import used_today

@@ -265,7 +265,7 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
                 f"{store.path} holds something in the namespace {namespace!r} already. Give another file or namespace."
             )
         session.mark_stale()
-        if "encoder" not in store.meta():
+        if store.meta_of("encoder") is None:
             store.set_meta(encoder=described(encoder))
         same = read.header.get("encoder") == described(encoder)
         for name in ("tau", "verifier", "never"):

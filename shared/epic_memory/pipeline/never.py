@@ -50,7 +50,7 @@ def rules_of(session: Session) -> Rules:
     """Return the rules of the session's namespace. Call it under the lock."""
     if session.never is None:
         with decoding(session.store.path):
-            session.never = Rules.of(session.store.meta(key := _key(session)).get(key))
+            session.never = Rules.of(session.store.meta_of(_key(session)))
     rules: Rules = session.never
     return rules
 

@@ -34,7 +34,7 @@ def found_namespace(session: Session, preferences: Sequence[Preference]) -> bool
     with session.lock, session.store.transaction():
         if session.namespace in session.store.preferences.namespaces():
             return False
-        if "encoder" not in session.store.meta():
+        if session.store.meta_of("encoder") is None:
             session.store.set_meta(encoder=described(session.encoder))
         session.store.gone.salt()
         session.check_encoder()
@@ -96,7 +96,7 @@ def take_up(session: Session, given: list[Preference] | None, *, sync: bool, ree
 
 def set_budget(session: Session, octets: int | None, reserve: int | None = None) -> None:
     """Set the budget and the reserve given, or those that the file remembers; a budget of 0 lifts it."""
-    known = session.store.meta().get("reserve")
+    known = session.store.meta_of("reserve")
     if known is not None and (not isinstance(known, int) or known < 0):
         raise StoreError(f"{session.store.path} is damaged: its reserve is {known!r}, no number of bytes.")
     session.reserve = reserve if reserve is not None else DEFAULT_RESERVE if known is None else known
@@ -147,7 +147,7 @@ def shrink(session: Session) -> None:
 
 def take_over(session: Session, read: Portable) -> None:
     """Write an export into a memory, and open it; a namespace that holds something is a `StoreError`."""
-    if "encoder" in session.store.meta():
+    if session.store.meta_of("encoder") is not None:
         session.check_encoder()
     tau = read.header.get("tau") if read.header.get("encoder") == described(session.encoder) else None
     if session.own_tau is None and tau is not None:

@@ -158,9 +158,14 @@ def _held_near(
         else:
             found = _by_text(session, asked, scope)
         hits = found[0]
-        hits.language = session.settings.language or (None if hits.matters else language_for(space.preferences))
+        hits.language = told_in(session, space, hits.matters)
         clock.add("index", started)
         return found
+
+
+def told_in(session: Session, space: Namespace, matters: Sequence[object]) -> str | None:
+    """Return the language of a context if the preferences that may matter, which are with the hits, do not tell it."""
+    return session.settings.language or (None if matters else language_for(space.preferences))
 
 
 def _by_text(session: Session, asked: Search, scope: _Scope) -> tuple[Hits, Unjudged]:

@@ -261,10 +261,10 @@ class Session:
             return
         with suppress(StoreError), self.lock:
             if not (store.writable and budget.has_unwritten):
-                budget.exchange(store.meta(MODEL_BUDGET).get(MODEL_BUDGET))
+                budget.exchange(store.meta_of(MODEL_BUDGET))
                 return
             with store.transaction(wait=False):
-                budget.exchange(store.meta().get(MODEL_BUDGET), lambda record: store.set_meta(**{MODEL_BUDGET: record}))
+                budget.exchange(store.meta_of(MODEL_BUDGET), lambda record: store.set_meta(**{MODEL_BUDGET: record}))
 
     def stamp_ledger(self) -> None:
         """Clear the ledger if encoder, tau or verifier changed since it was written."""
@@ -277,7 +277,7 @@ class Session:
         stamp = digest(*map(str, deciding), size=8).hex()
         key = f"ledger/{self.namespace}"
         with self.lock:
-            if self.store.meta(key).get(key) != stamp:
+            if self.store.meta_of(key) != stamp:
                 with self.store.transaction():
                     self.store.seen.clear(self.namespace)
                     self.store.set_meta(**{key: stamp})
@@ -296,7 +296,7 @@ class Session:
 
     def other_encoder(self) -> dict[str, Any] | None:
         """The encoder the file was made with, if it is another one; a `StoreError` if the file does not say."""
-        made = self.store.meta("encoder").get("encoder")
+        made = self.store.meta_of("encoder")
         if not isinstance(made, dict) or not {"name", "dimension", "fingerprint"} <= made.keys():
             raise StoreError(f"{self.store.path} is damaged: it does not say which encoder it was made with.")
         return None if made == described(self.encoder) else made

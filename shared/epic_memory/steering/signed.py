@@ -150,16 +150,17 @@ class Signed(QuerySteering):
         return vectors
 
     @cached_property
-    def _alone(self) -> list[tuple[Nearness, FloatArray]]:
-        """Of each preference the nearness to it alone, and a basis of its names, shape `(d, names)`."""
+    def _alone(self) -> dict[int, tuple[Nearness, FloatArray]]:
+        """Of each preference with names the nearness to it alone, and a basis of its names, shape `(d, names)`."""
         named = np.split(self._named, np.cumsum([len(names) for names in self._names])[:-1])
-        return [
-            (
+        return {
+            row: (
                 Nearness(self.vectors[row : row + 1], [self._sides[row]], self._samples),
                 np.linalg.qr(own.T)[0].astype(np.float32),
             )
             for row, own in enumerate(named)
-        ]
+            if len(own)
+        }
 
     def _near_without_names(self, vectors: FloatArray, text: str) -> Iterator[tuple[int, float]]:
         """Yield near(p) of each preference that is called by another name than a question, with its row.

@@ -201,11 +201,16 @@ class Database(Connection):
 
     # the description of the file
 
-    def meta(self, *keys: str) -> dict[str, Any]:
-        """Return what is in `meta` under some keys, or all of it, decoded."""
-        only: dict[str, Any] = {"tail": "WHERE key IN", "among": keys} if keys else {}
+    def meta(self) -> dict[str, Any]:
+        """Return what is in `meta`, decoded."""
         with decoding(self.path):
-            return {str(row["key"]): json.loads(row["value"]) for row in self.rows(self.schema.tables["meta"], **only)}
+            return {str(row["key"]): json.loads(row["value"]) for row in self.rows(self.schema.tables["meta"])}
+
+    def meta_of(self, key: str) -> Any:
+        """Return what is in `meta` under a key, decoded; None if nothing is."""
+        with decoding(self.path):
+            found = self.rows(self.schema.tables["meta"], "WHERE key = ?", key)
+            return json.loads(found[0]["value"]) if found else None
 
     def set_meta(self, **values: Any) -> None:
         """Write some keys of `meta`; None removes a key."""

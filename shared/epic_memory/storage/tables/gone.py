@@ -46,7 +46,7 @@ class Gone(Repository):
 
     def salt(self) -> str:
         """Return the salt of the file and its copies, made if there is none."""
-        found = self.db.meta(_SALT).get(_SALT)
+        found = self.db.meta_of(_SALT)
         if not isinstance(found, str):
             self.db.set_meta(**{_SALT: (found := secrets.token_hex(8))})
         return found
