@@ -74,13 +74,6 @@ def test_what_the_model_said_instead_is_shown() -> None:
     assert "could not be understood" in explanation.note and "Behalten, weil es passt." in explanation.note
 
 
-def test_the_length_of_answers_can_be_chosen() -> None:
-    lm = Own(script())
-    memory_with(LMVerifier(lm, max_tokens=333)).add(ITEMS)
-
-    assert {sent.max_tokens for sent in lm.sent} == {333}
-
-
 # what does not fit
 
 
@@ -109,17 +102,6 @@ def test_a_chunk_that_did_not_fit_is_verified_by_a_model_with_more_room() -> Non
     again = memory.retry()
     nothing_lost(memory, again, waiting=0)
     assert again.discarded == 1
-
-
-def test_a_context_too_small_for_anything_sends_nothing() -> None:
-    lm = Own(script(), context=512)
-    memory = memory_with(LMVerifier(lm))
-    report = memory.add(ITEMS)
-
-    assert lm.sent == []
-    nothing_lost(memory, report, waiting=len(PASSED))
-    assert all("512" in reason and "tokens" in reason for reason in report.failures.values())
-    assert (report.usage.calls, report.usage.retries) == (0, 0)
 
 
 # a model that fails

@@ -211,13 +211,6 @@ def test_the_cache_never_holds_more_than_its_bound_after_an_add(path: Path, boun
         assert lm.calls == calls + 1, "the oldest is gone"
 
 
-def test_two_open_memories_keep_to_the_bound_together(path: Path) -> None:
-    with opened(path, Scripted(), verdict_cache=10) as one, opened(path, Scripted(), verdict_cache=10) as other:
-        for n in range(30):
-            (one if n % 2 else other).add([f"red wine nowine {n}"])
-            assert rows(path) <= 10
-
-
 def test_a_smaller_bound_holds_from_the_next_add_on(path: Path) -> None:
     with opened(path, Scripted()) as memory:
         memory.add([f"red wine nowine {n}" for n in range(30)])
@@ -391,20 +384,6 @@ def test_an_interrupted_build_taken_up_again_holds_what_an_uninterrupted_one_hol
     assert interrupted == sum(stop <= lm.calls for stop in stops)
 
 
-@pytest.mark.parametrize("stop", [1, 7, 16])
-def test_an_interrupted_build_with_several_calls_at_once_loses_no_more_than_those(stop: int) -> None:
-    items = documents()
-    expected, calls = built(items)
-    lm = Scripted(concurrency=4)
-    lm.interrupt_at = {stop}
-    memory = memory_of(lm)
-    with pytest.raises(KeyboardInterrupt):
-        memory.add(items)
-    memory.add(items)
-    assert contents(memory, items) == expected
-    assert calls + 1 <= lm.calls <= calls + 4
-
-
 def test_an_interrupted_build_that_asks_about_several_loses_no_more_than_one_call() -> None:
     items = documents()
     expected, calls = built(items, batch_size=4)
@@ -464,19 +443,6 @@ async def test_verdicts_survive_an_encoder_that_fails_on_their_instructions(erro
         memory.add(items)
         assert contents(memory, items) == expected
         assert lm.calls == calls if add == "add" else lm.calls <= 2 * calls
-
-
-def test_a_keyboard_interrupt_of_an_event_loop_keeps_what_was_decided_before() -> None:
-    items = documents()
-    expected, calls = built(items)
-    lm = Scripted()
-    lm.interrupt_at = {9}
-    memory = memory_of(lm)
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(memory.aadd(items))
-    asyncio.run(memory.aadd(items))
-    assert contents(memory, items) == expected
-    assert lm.calls == calls + 1
 
 
 KILLED = """

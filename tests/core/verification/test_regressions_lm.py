@@ -12,10 +12,9 @@ import pytest
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError, LMUnavailableError
 from epic_memory.lm import Completion
-from epic_memory.types import Candidate, Decision, Preference
 from epic_memory.verification import EmbeddedVerifier
 from helpers import HashEncoder
-from scripted import BOTH, TRAIN, WINE, Asked, Scripted, memory_of, opened, rows, verifier_of
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, memory_of, opened, verifier_of
 
 
 def copies(count: int, text: str = "red wine") -> list[Item]:
@@ -81,28 +80,6 @@ async def test_a_cancellation_that_comes_with_the_last_answer_is_not_swallowed(
 # verdicts as they come
 
 
-async def test_verdicts_in_order_come_as_soon_as_they_are_there() -> None:
-    lm = Scripted()
-    verifier = verifier_of(lm)
-    encoder = HashEncoder()
-    preference = Preference(text=WINE)
-    vector = encoder.vector(WINE)
-    candidates = [
-        Candidate(
-            item=item,
-            embedding=vector,
-            preferences=(preference,),
-            similarities=(1.0,),
-            preference_embeddings=vector[None, :],
-        )
-        for item in [Item(text=f"red wine {n}") for n in range(3)]
-    ]
-    verdicts = verifier.verify(candidates)
-    assert next(verdicts).decision is Decision.KEEP and lm.calls == 1
-    assert len(list(verdicts)) == 2 and lm.calls == 3
-    assert [verdict.decision async for verdict in verifier.averify(candidates)] == [Decision.KEEP] * 3
-
-
 # who decides
 
 
@@ -134,14 +111,6 @@ def test_a_cache_that_is_too_small_says_so() -> None:
     assert memory.add([f"red wine nowine {n}" for n in range(5)]).warnings == []
     warnings = memory.add([f"more red wine nowine {n}" for n in range(5)]).warnings
     assert any("verdict_cache" in warning for warning in warnings)
-
-
-def test_a_file_opened_without_a_cache_has_none(path: Path) -> None:
-    with opened(path, Scripted()) as memory:
-        memory.add(["red wine nowine"])
-    assert rows(path) == 1
-    opened(path, Scripted(), verdict_cache=0).close()
-    assert rows(path) == 0
 
 
 def test_namespaces_and_texts_cannot_be_mistaken_for_each_other(path: Path) -> None:
