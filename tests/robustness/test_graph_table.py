@@ -326,6 +326,3 @@ def test_what_was_shortened_for_a_budget_keeps_no_name_of_what_was_cut_off(path:
         kept = "".join(item.text for item in graph.memory.items())
         assert ("Zanzibar Quill" in graph.entities()) == ("[Zanzibar Quill]" in kept and graph.entities("long") != [])
         recounted(path)
-
-
-# counting

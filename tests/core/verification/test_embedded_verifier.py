@@ -397,6 +397,3 @@ def test_another_encoder_has_weights_of_its_own() -> None:
     one = verdict(plain, TEXTS[1], PREFERENCES[0]).confidence
     other = verdict(named, TEXTS[1], PREFERENCES[0]).confidence
     assert one != other
-
-
-# What it measures.

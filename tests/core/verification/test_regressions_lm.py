@@ -77,9 +77,6 @@ async def test_a_cancellation_that_comes_with_the_last_answer_is_not_swallowed(
         assert lm.calls < 512  # the first batch is not even finished
 
 
-# verdicts as they come
-
-
 # who decides
 
 
