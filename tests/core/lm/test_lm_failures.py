@@ -104,6 +104,17 @@ def test_a_chunk_that_did_not_fit_is_verified_by_a_model_with_more_room() -> Non
     assert again.discarded == 1
 
 
+def test_a_context_too_small_for_anything_sends_nothing() -> None:
+    lm = Own(script(), context=512)
+    memory = memory_with(LMVerifier(lm))
+    report = memory.add(ITEMS)
+
+    assert lm.sent == []
+    nothing_lost(memory, report, waiting=len(PASSED))
+    assert all("512" in reason and "tokens" in reason for reason in report.failures.values())
+    assert (report.usage.calls, report.usage.retries) == (0, 0)
+
+
 # a model that fails
 
 

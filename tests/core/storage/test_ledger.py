@@ -213,6 +213,25 @@ def test_forgetting_takes_it_out(given: str | Item) -> None:
     assert not is_looked_at(held, far(2))
 
 
+def test_evicted_items_are_known(tmp_path: Path) -> None:
+    path = tmp_path / "me.epic"
+    items = [
+        Item(text=f"red wine {'number ' * 40}{n} {random.Random(n).getrandbits(2000):x}", id=str(n)) for n in range(120)
+    ]
+    options: dict[str, Any] = {"encoder": HashEncoder(512), "verifier": KeepAll(), "tau": 0.01, "floor": 0}
+    with memory(WINE, path=path, budget=160_000, **options) as held:
+        report = held.add(items)
+        assert report.evicted > 20
+        evicted = [record for record in held.file.not_kept() if record.stage == "budget"]
+        assert evicted and all("red wine number" in record.text for record in evicted)
+        gone = next(item for item in items if item.id == evicted[0].item_id)
+        assert not is_looked_at(held, gone)
+        assert evicted[0].preference == WINE and evicted[0].similarity is not None
+        assert "budget" in str(held.explain(gone.id))
+    with memory(path=path, **options) as held:
+        assert not is_looked_at(held, gone)
+
+
 # the sample
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from epic_apps.cli.main import main
 from epic_memory import Aspects, EpicMemory, Expansion, Item, Preference, Settings, Stance
 from epic_memory.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
+from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.parser import aspects_of, language_not_read, parse_aspects
 from epic_memory.text import language
 from epic_memory.text.language import by_signs, foreign_among, language_of, languages_of, named
@@ -177,6 +178,13 @@ def test_what_the_parser_does_not_read_has_no_sides(text: str) -> None:
     assert str(aspects) == "not understood"
     assert Aspects.from_json(aspects.as_json()) == aspects
     assert language_not_read(text) == language_of(text)
+
+
+def test_sides_that_nobody_read_cannot_be() -> None:
+    with pytest.raises(InvalidInputError, match="by whom"):
+        Aspects(liked=("casinos",), source="unread")
+    with pytest.raises(InvalidInputError, match="something that is liked"):
+        Aspects(source="parser")
 
 
 @pytest.mark.parametrize("source", ["user", "model"])

@@ -14,7 +14,7 @@ from epic_memory.errors import InvalidInputError, LMUnavailableError
 from epic_memory.lm import Completion
 from epic_memory.verification import EmbeddedVerifier
 from helpers import HashEncoder
-from scripted import BOTH, TRAIN, WINE, Asked, Scripted, memory_of, opened, verifier_of
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, memory_of, opened, rows, verifier_of
 
 
 def copies(count: int, text: str = "red wine") -> list[Item]:
@@ -108,6 +108,14 @@ def test_a_cache_that_is_too_small_says_so() -> None:
     assert memory.add([f"red wine nowine {n}" for n in range(5)]).warnings == []
     warnings = memory.add([f"more red wine nowine {n}" for n in range(5)]).warnings
     assert any("verdict_cache" in warning for warning in warnings)
+
+
+def test_a_file_opened_without_a_cache_has_none(path: Path) -> None:
+    with opened(path, Scripted()) as memory:
+        memory.add(["red wine nowine"])
+    assert rows(path) == 1
+    opened(path, Scripted(), verdict_cache=0).close()
+    assert rows(path) == 0
 
 
 def test_namespaces_and_texts_cannot_be_mistaken_for_each_other(path: Path) -> None:
