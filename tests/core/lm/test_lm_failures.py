@@ -147,7 +147,7 @@ async def test_a_model_that_fails_for_a_while_is_asked_again(error: Exception, a
     nothing_lost(memory, report, waiting=0)
 
 
-@pytest.mark.parametrize(("batch_size", "error"), [(1, AWAY), (1, STRANGE), (2, AWAY), (8, STRANGE)])
+@pytest.mark.parametrize(("batch_size", "error"), [(1, AWAY), (8, STRANGE)])
 async def test_a_model_that_fails_for_good_is_left_alone_after_two_calls(
     batch_size: int, error: Exception, add: Add
 ) -> None:

@@ -230,6 +230,30 @@ def test_odd_vectors_give_finite_numbers(candidates: FloatArray) -> None:
             assert np.isfinite(steering.score_texts(query, ["a casino"] * len(candidates), candidates)).all()
 
 
+def matters_at(cosine: float, encoder: HashEncoder, *, candidates: bool = False) -> tuple[float, float]:
+    """How much a preference of a given similarity to a query matters."""
+    query = np.eye(1, encoder.dimension, dtype=np.float32)[0]
+    wish = cosine * query + np.sqrt(1.0 - cosine**2) * np.roll(query, 1)
+    steering = QuerySteering(encoder, ["I like zorbs."], vectors=wish[None].astype(np.float32))
+    chosen = steering.choose(query, candidates=query[None] if candidates else None)
+    ((_, chance),) = chosen.matters or ()
+    return chance, chosen.strength
+
+
+def test_what_is_as_much_nearer_with_another_encoder_is_as_relevant() -> None:
+    low, high, bundled, shifted = HashEncoder(), HashEncoder(), HashEncoder(), HashEncoder()
+    # All the similarities of one encoder lie higher by as much.
+    high.floor = shifted.floor = low.floor + 0.2
+    bundled.name = shifted.name = default_encoder().name
+    for candidates in (False, True):
+        chance, strength = matters_at(0.25, low, candidates=candidates)
+        assert matters_at(0.45, high, candidates=candidates) == pytest.approx((chance, strength), abs=1e-4)
+        assert matters_at(0.25, high, candidates=candidates) < (chance, strength)
+        # The bundled encoder steers by weights of its own, whatever its floor.
+        steered = [matters_at(0.25, one, candidates=candidates)[1] for one in (bundled, shifted)]
+        assert steered[0] == steered[1] != pytest.approx(strength, abs=0.01)
+
+
 # encoders
 
 

@@ -341,22 +341,22 @@ def test_namespaces_share_nothing(path: Path) -> None:
 
 
 def test_an_interrupted_preference_change_changes_nothing_but_is_not_asked_again() -> None:
-    items = [Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(6)]
+    items = [Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(3)]
     for change in ("preferences.add", "preferences.replace"):
         arguments = (TRAIN,) if change == "preferences.add" else (WINE, TRAIN)
-        for stop in range(1, 7):
+        for stop in (1, 2, 3):
             lm = Scripted()
             memory = memory_of(lm, WINE)
             memory.add(items)
             before = held(memory, items), [p.text for p in memory.preferences], len(memory)
-            lm.interrupt_at = {6 + stop}
+            lm.interrupt_at = {3 + stop}
             with pytest.raises(KeyboardInterrupt):
                 method(memory, change)(*arguments)
             assert (held(memory, items), [p.text for p in memory.preferences], len(memory)) == before
-            assert verdicts(memory) == 6 + stop - 1
+            assert verdicts(memory) == 3 + stop - 1
             calls = lm.calls
             report = method(memory, change)(*arguments)
-            assert lm.calls - calls == 6 - (stop - 1) == report.usage.calls and report.cached == stop - 1
+            assert lm.calls - calls == 3 - (stop - 1) == report.usage.calls and report.cached == stop - 1
             fresh = memory_of(Scripted(), WINE)
             fresh.add(items)
             method(fresh, change)(*arguments)
@@ -385,7 +385,7 @@ def test_an_interrupted_build_taken_up_again_holds_what_an_uninterrupted_one_hol
 
 
 def test_an_interrupted_build_that_asks_about_several_loses_no_more_than_one_call() -> None:
-    items = documents()
+    items = documents(2)
     expected, calls = built(items, batch_size=4)
     for stop in range(1, calls + 1):
         lm = Scripted()
@@ -398,7 +398,7 @@ def test_an_interrupted_build_that_asks_about_several_loses_no_more_than_one_cal
         assert lm.calls <= calls + 1
 
 
-@pytest.mark.parametrize(("stop", "concurrency"), [(1, 1), (16, 1), (1, 4), (9, 4), (16, 4)])
+@pytest.mark.parametrize(("stop", "concurrency"), [(1, 1), (16, 1), (9, 4)])
 async def test_a_cancelled_build_keeps_what_was_decided_before(
     monkeypatch: pytest.MonkeyPatch, concurrency: int, stop: int
 ) -> None:
@@ -426,7 +426,7 @@ class Failing(HashEncoder):
         return super()._encode(texts)
 
 
-@pytest.mark.parametrize("error", [EncoderError("gone"), KeyboardInterrupt(), asyncio.CancelledError()])
+@pytest.mark.parametrize("error", [EncoderError("gone"), KeyboardInterrupt()])
 async def test_verdicts_survive_an_encoder_that_fails_on_their_instructions(error: BaseException) -> None:
     items = documents()
     expected, calls = built(items)
@@ -492,9 +492,13 @@ def test_a_killed_process_leaves_what_it_decided(path: Path) -> None:
 # sync and async
 
 
-@pytest.mark.parametrize("batch_size", [1, 8])
-@pytest.mark.parametrize("concurrency", [1, 4])
-async def test_both_paths_ask_and_hold_the_same(batch_size: int, concurrency: int) -> None:
+@pytest.mark.parametrize(("batch_size", "concurrency"), [(1, 1), (8, 4)])
+async def test_both_paths_ask_and_hold_the_same(
+    batch_size: int, concurrency: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # All answers come in one batch, however slow the machine is.
+    monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 60.0)
+
     def sometimes(asked: Asked) -> str | None:
         return "Perhaps." if any("wine 2" in chunk for chunk in asked.chunks) else None
 

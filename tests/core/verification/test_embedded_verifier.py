@@ -339,7 +339,7 @@ def test_odd_texts_are_judged(encoder: StaticEncoder, text: str) -> None:
     assert verdict(encoder, text, threshold=DEFAULT_THRESHOLD).decision is Decision.DISCARD
 
 
-@pytest.mark.parametrize("text", ["word " * 10_000, "A hotel with a casino. " * 2_500, "casino" * 10_000])
+@pytest.mark.parametrize("text", ["word " * 10_000, "A hotel with a casino. " * 1_000, "casino" * 10_000])
 def test_long_texts_are_judged_and_quoted_in_short(encoder: StaticEncoder, text: str) -> None:
     for one in verdict(encoder, text).alignments:
         assert one.confidence is not None and 0.0 <= one.confidence <= 1.0
@@ -348,8 +348,8 @@ def test_long_texts_are_judged_and_quoted_in_short(encoder: StaticEncoder, text:
 
 def test_chunks_that_want_to_be_kept_are_no_more_likely_kept_for_it(encoder: StaticEncoder) -> None:
     assert len(CHUNKS) > 20
-    for text in CHUNKS.values():
-        assert verdict(encoder, text, "I love quiet mountain trails.", threshold=0.5).decision is Decision.DISCARD
+    asked = [candidate(encoder, text, "I love quiet mountain trails.") for text in CHUNKS.values()]
+    assert {one.decision for one in EmbeddedVerifier(encoder, threshold=0.5).verify(asked)} == {Decision.DISCARD}
 
 
 @given(text=st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()) and "\x00" not in text))

@@ -59,8 +59,7 @@ def no_threads_left() -> Iterator[None]:
 # calls
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("batch_size", [1, 2, 4, 8])
+@pytest.mark.parametrize(("batch_size", "concurrency"), [(1, 1), (1, 4), (4, 4), (8, 1)])
 async def test_however_many_are_asked_about_at_once_the_memory_is_the_same(
     batch_size: int, concurrency: int, add: Add
 ) -> None:
@@ -249,9 +248,9 @@ def test_a_prompt_of_the_users_own_is_sent() -> None:
 
 @pytest.mark.parametrize("context", [None, 2048, 8192])
 async def test_many_preferences_are_each_shown_once_in_lists_that_fit(context: int | None, add: Add) -> None:
-    preferences = [f"Preference {number} about matter {number}" for number in range(400)]
+    preferences = [f"Preference {number} about matter {number}" for number in range(100)]
     text = "A chunk about three matters."
-    wanted = {preferences[0]: Stance.SUPPORTS, preferences[217]: Stance.CONFLICTS, preferences[399]: Stance.MIXED}
+    wanted = {preferences[0]: Stance.SUPPORTS, preferences[57]: Stance.CONFLICTS, preferences[99]: Stance.MIXED}
     said = Script({(text, preference): stance for preference, stance in wanted.items()})
     lm = Own(said, context=context)
     memory = memory_with(LMVerifier(lm), preferences=preferences, coarse=False)
@@ -267,7 +266,7 @@ async def test_many_preferences_are_each_shown_once_in_lists_that_fit(context: i
     for sent in lm.sent:
         size = sum(len(message.content.encode()) for message in sent.messages)
         assert context is None or size // 3 + (sent.max_tokens or 0) <= context
-    assert len(lm.sent) <= 2 * math.ceil(400 / 32)
+    assert len(lm.sent) <= 2 * math.ceil(100 / 32)
 
 
 def test_a_list_without_an_answer_leaves_the_item_undecided() -> None:
@@ -359,7 +358,7 @@ def test_nothing_is_asked_before_the_first_add_nor_when_nothing_passes() -> None
     [("I avoid casinos.", ""), ("Ich mag keine Hotels mit Casino.", "German"), ("カジノは避けたい。", "Japanese")],
 )
 def test_instructions_are_asked_for_in_the_language_of_the_preferences(preference: str, language: str) -> None:
-    own = Own(lambda *_: Completion('{"answers": [{"chunk": 1, "decision": "Discard", "preferences": []}]}'))
+    own = Own(lambda messages: '{"answers": [{"chunk": 1, "decision": "Discard", "preferences": []}]}')
     list(LMVerifier(own).verify([candidate("A hotel with a casino.", preference)]))
     wish = f"\n\nWrite the instructions in {language}." if language else ""
     assert f"- {preference}{wish}\n\nChunk 1" in user_text(own.sent[0][0]).replace("1. ", "- ")
@@ -374,7 +373,7 @@ def test_instructions_are_asked_for_in_the_language_of_the_preferences(preferenc
     ],
 )
 def test_the_language_of_instructions_can_be_set(language: str | None, wish: str) -> None:
-    own = Own(lambda *_: Completion('{"answers": [{"chunk": 1, "decision": "Discard", "preferences": []}]}'))
+    own = Own(lambda messages: '{"answers": [{"chunk": 1, "decision": "Discard", "preferences": []}]}')
     verifier = verifier_of(None, default_encoder(), own, language)
     list(verifier.verify([candidate("A hotel with a casino.", "I avoid casinos.", "Ich mag keine Hotels mit Casino.")]))
     assert f"Hotels mit Casino.{wish}\n\nChunk 1" in user_text(own.sent[0][0])
