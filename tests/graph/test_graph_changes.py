@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 
 from epic_graph import Extraction, Fact, GraphMemory
 from epic_memory import EpicMemory, Item, Preference, SearchOptions, Settings
-from epic_memory.errors import (
-    EpicError,
-    UnknownEntityError,
-)
+from epic_memory.errors import EpicError, UnknownEntityError
 from graph_helpers import (
     HILLS,
     PEOPLE,

@@ -11,21 +11,8 @@ import pytest
 
 from epic_graph import GraphMemory
 from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings, Stance
-from epic_memory.errors import (
-    InvalidInputError,
-    UnknownEntityError,
-    UnknownPreferenceError,
-)
-from graph_helpers import (
-    PEOPLE,
-    QUERIES,
-    SEA,
-    WINE,
-    again,
-    exactly,
-    found,
-    made,
-)
+from epic_memory.errors import InvalidInputError, UnknownEntityError, UnknownPreferenceError
+from graph_helpers import PEOPLE, QUERIES, SEA, WINE, again, exactly, found, made
 from helpers import DiscardAll, KeepAll, searching
 
 

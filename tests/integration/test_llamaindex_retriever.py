@@ -35,11 +35,7 @@ from llama_index.core.vector_stores import FilterOperator, MetadataFilter, Metad
 from epic_llamaindex import EpicRetriever
 from epic_llamaindex.filters import SOURCE
 from epic_memory import EpicMemory, Filter, Item
-from epic_memory.errors import (
-    EncoderError,
-    InvalidInputError,
-    MemoryClosedError,
-)
+from epic_memory.errors import EncoderError, InvalidInputError, MemoryClosedError
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import FloatArray
 from helpers import HashEncoder, KeepAll, UndecidedAll, both, searching

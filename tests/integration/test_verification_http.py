@@ -13,12 +13,7 @@ from epic_memory import EpicMemory, Settings
 from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from lm_servers import LMServer
-from scripted import (
-    Add,
-    Model,
-    adding,
-    model_of,
-)
+from scripted import Add, Model, adding, model_of
 
 Make: TypeAlias = Callable[..., Model]
 

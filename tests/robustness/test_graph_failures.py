@@ -11,13 +11,7 @@ import pytest
 from epic_graph import Extraction, Fact, GraphMemory, Unextracted
 from epic_graph import ingest as growing
 from epic_memory import Item
-from epic_memory.errors import (
-    InvalidInputError,
-    MemoryClosedError,
-    UnknownEntityError,
-    UnknownItemError,
-    VerifierError,
-)
+from epic_memory.errors import InvalidInputError, MemoryClosedError, UnknownEntityError, UnknownItemError, VerifierError
 from epic_memory.types import Usage
 from graph_helpers import (
     PEOPLE,

@@ -161,6 +161,16 @@ def test_features_and_leanings_are_finite(texts: list[str], liked: list[str], av
     assert np.isfinite(leans).all()
 
 
+def test_what_all_texts_share_with_the_query_does_not_lean() -> None:
+    # A phrase that is the query's own direction tells no texts apart, however near they are to it.
+    sides = one_side(liking("zorbs"))
+    cosines = np.array([[0.9], [0.1]], dtype=np.float32)
+    near, far = stance_scores(sides, [words_of("")] * 2, cosines, cosines[:, 0], np.ones(1, dtype=np.float32))
+    assert near == pytest.approx(far, abs=1e-6)
+    near, far = stance_scores(sides, [words_of("")] * 2, cosines, cosines[:, 0], np.zeros(1, dtype=np.float32))
+    assert near > far
+
+
 @pytest.mark.parametrize(
     ("preference", "query", "better", "worse"),
     [

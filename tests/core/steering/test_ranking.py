@@ -78,6 +78,12 @@ def test_what_suits_gains_by_how_much_its_preference_matters() -> None:
     assert first < second
 
 
+def test_how_near_the_best_is_that_conflicts_is_no_measure_for_the_others() -> None:
+    suits, plain = (0.5, {ALLERGIC.text: Stance.SUPPORTS}), (0.55, {})
+    against, first, second = ranked([(0.95, {ALLERGIC.text: Stance.CONFLICTS}), suits, plain], allergic=0.9)
+    assert first > second > against
+
+
 def test_where_a_question_recalls_a_stance_changes_nothing() -> None:
     texts: list[tuple[float, Mapping[str | None, Stance]]] = [(0.6, {ALLERGIC.text: Stance.CONFLICTS}), (0.5, {})]
     assert ranked(texts, decide=False) == pytest.approx([0.6, 0.5])

@@ -17,10 +17,7 @@ from epic_memory.preferences.library import borrowed
 from epic_memory.runtime.effects import arun
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.steering.relevance import (
-    SAMPLES,
-    known_samples,
-)
+from epic_memory.steering.relevance import SAMPLES, known_samples
 from epic_memory.steering.signed import Chosen
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import Mode
