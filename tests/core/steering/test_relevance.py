@@ -101,6 +101,18 @@ def test_an_expansion_makes_its_questions_near(encoder: StaticEncoder) -> None:
         assert after > before
 
 
+def test_an_expansion_speaks_for_what_follows_it_and_against_what_breaks_it(encoder: StaticEncoder) -> None:
+    expansion = Expansion(follows=("museum visits", "library mornings"), breaks=("slot machines", "roulette tables"))
+    texts = ["Mornings in the library, then a museum visit.", "Evenings of roulette tables and slot machines."]
+    (with_it, without) = (
+        QuerySteering(encoder, [Preference(text="I have views on holidays.", expansion=one)], floor=-1.0, borrow=False)
+        for one in (expansion, None)
+    )
+    first, second = with_it.score("Where should I go on holiday?", texts)
+    plain, other = without.score("Where should I go on holiday?", texts)
+    assert first - second > plain - other + 0.05
+
+
 # what a query asks for
 
 
