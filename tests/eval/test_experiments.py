@@ -17,15 +17,7 @@ from evaluation_data import tiny_data
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import bench_variants
-from variants import (
-    asked_by_others,
-    contradicted,
-    diluted,
-    misspelt,
-    negated,
-    ordering,
-    with_preferences,
-)
+from variants import asked_by_others, contradicted, diluted, misspelt, negated, ordering, with_preferences
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from scripted import answer_to, aspects_for, preference_read, read_prompt
 FEW = ("--personas", "1", "--scenes", "1")
 
 
-def scripted(request: Json) -> Reply:
+def scripted(request: Json, seconds: float = 0.0) -> Reply:
     """Does all that a model has to do in a table; what an arm asks takes its time."""
     messages = [Message(**message) for message in request["messages"]]
     system = messages[0].content
@@ -34,11 +34,11 @@ def scripted(request: Json) -> Reply:
     if system.startswith("You check"):
         return Reply(text=scripted_verdict(messages))
     if (preference := preference_read(messages)) is not None:
-        return Reply(text=aspects_for(preference), delay=0.4)
+        return Reply(text=aspects_for(preference), delay=seconds)
     if system.startswith(("You prepare", "Summarise", "These are")):
-        return Reply(text="Quiet places, trains and vegan food.", delay=0.4)
+        return Reply(text="Quiet places, trains and vegan food.", delay=seconds)
     asked = read_prompt(messages)
-    return Reply(text=answer_to(asked, lambda chunk, p: Stance.SUPPORTS if p[-6:-1] in chunk else None), delay=0.4)
+    return Reply(text=answer_to(asked, lambda chunk, p: Stance.SUPPORTS if p[-6:-1] in chunk else None), delay=seconds)
 
 
 def folder_of(tmp_path: Path) -> Path:
@@ -70,7 +70,7 @@ def test_all_tables_are_made_by_one_command_killed_and_taken_up(tmp_path: Path, 
             kills.pop(0)
             os.kill(process.pid, signal.SIGKILL)
             raise ConnectionAbortedError
-        return scripted(request)
+        return scripted(request, 0.4)
 
     with LMServer(killing) as server:
         model = f"openai:tiny@{server.base_url}"

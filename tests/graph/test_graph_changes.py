@@ -12,12 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epic_graph import Extraction, Fact, GraphMemory, PhraseExtractor
+from epic_graph import Extraction, Fact, GraphMemory
 from epic_memory import EpicMemory, Item, Preference, SearchOptions, Settings
-from epic_memory.errors import (
-    EpicError,
-    UnknownEntityError,
-)
+from epic_memory.errors import EpicError, UnknownEntityError
 from graph_helpers import (
     HILLS,
     PEOPLE,
@@ -193,33 +190,6 @@ def test_a_file_gets_its_graph_when_it_is_opened_as_one(path: Path) -> None:
         assert alike(seen(graph), seen(anew(graph)))
 
 
-def test_who_opened_the_file_before_it_got_a_graph_goes_on(path: Path) -> None:
-    options: dict[str, Any] = {"encoder": HashEncoder(256), "verifier": KeepAll(), "tau": 0.1}
-    with (
-        EpicMemory.open(path, [WINE, SEA], **settled(**options)) as memory,
-        EpicMemory.open(path, **settled(**options)) as idle,
-    ):
-        memory.add(PEOPLE)
-        with again(path) as graph:
-            graph.update()
-            memory.forget("oscar")
-            recounted(path)
-            assert "Oscar Reed" not in graph.entities()
-            assert memory.file.verify() > 0
-            idle.file.verify()
-            idle.preferences.remove(SEA)
-            recounted(path)
-            assert alike(seen(graph), seen(anew(graph)))
-            memory.add([PEOPLE[0]])
-            assert graph.counts()["outside"] == 1
-            assert memory.stats().bytes["graph"] > 0
-            late = GraphMemory(memory=memory, extractor=Marked(), synonymy=0.7)
-            late.update()
-            assert exactly(late) == exactly(graph)
-    with again(path) as graph:
-        assert graph.memory.file.verify() > 0
-
-
 def test_two_graphs_on_a_file_see_what_the_other_does(path: Path) -> None:
     with made(path) as one, again(path) as other:
         one.add(PEOPLE[:2])
@@ -237,20 +207,6 @@ def test_two_graphs_on_a_file_see_what_the_other_does(path: Path) -> None:
         one.memory.forget(*[item.id for item in one.memory.items()])
         assert exactly(one) == exactly(other)
         assert other.entities() == []
-
-
-def test_a_preference_may_take_up_what_waited_in_the_light_tier_in_another_process(path: Path) -> None:
-    second = Item(id="second", text="red and old lamp of [Oscar Reed]")
-    with made(path, [WINE], tau=0.5) as one, again(path, tau=0.5) as other:
-        one.add([second, Item(id="wine", text="red wine [Clara]")])
-        assert other.search("Clara").entities
-        one.memory.preferences.add("old lamp")
-        assert found(other, "Clara").keys() == {"wine", "second"}
-        one.add([Item(id="more", text="red wine [Clara] [Idris]")])
-        assert alike(seen(other), seen(one))
-        one.update()
-        assert alike(seen(other), seen(one))
-        assert other.entities("second") == ["Oscar Reed"]
 
 
 # namespaces
@@ -364,17 +320,6 @@ def test_what_expires_takes_its_entities_with_it(path: Path, clock: Clock) -> No
         recounted(path)
 
 
-def test_the_graph_is_a_part_of_the_sizes(path: Path) -> None:
-    with made(path) as graph:
-        graph.add(PEOPLE)
-        octets = graph.memory.stats().bytes
-        assert octets["graph"] > 6 * 256
-        assert sum(size for part, size in octets.items() if part != "total") == octets["total"]
-        assert octets["total"] == path.stat().st_size
-    plain = EpicMemory([WINE], encoder=HashEncoder(256), settings=Settings(verifier=KeepAll()))
-    assert plain.stats().bytes["graph"] == 0
-
-
 def test_copies(path: Path, tmp_path: Path) -> None:
     copy, lines, other = tmp_path / "copy.epic", tmp_path / "export.jsonl", tmp_path / "other.epic"
     with made(path) as graph:
@@ -470,29 +415,6 @@ def test_adding_and_searching_at_the_same_time(path: Path) -> None:
         graph.update()
         assert graph.memory.file.verify() > 0
         assert alike(seen(graph), seen(anew(graph)))
-
-
-async def test_searches_do_not_block_the_event_loop() -> None:
-    inside, leave = threading.Event(), threading.Event()
-
-    class Slow(PhraseExtractor):
-        def names(self, text: str) -> tuple[str, ...]:
-            if "slow" in text:
-                inside.set()
-                assert leave.wait(30)
-            return super().names(text)
-
-    graph = made()
-    graph.add(PEOPLE)
-    graph._phrases = Slow()
-    slow = asyncio.ensure_future(graph.asearch("slow Oscar Reed"))
-    while not inside.is_set():
-        await asyncio.sleep(0.001)
-    hits = await graph.asearch("Oscar Reed", 1)
-    assert hits[0].item.id == "oscar"
-    assert not slow.done()
-    leave.set()
-    assert (await slow).entities
 
 
 async def test_nothing_synchronous_is_called_on_the_event_loop() -> None:

@@ -11,21 +11,8 @@ import pytest
 
 from epic_graph import GraphMemory
 from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings, Stance
-from epic_memory.errors import (
-    InvalidInputError,
-    UnknownEntityError,
-    UnknownPreferenceError,
-)
-from graph_helpers import (
-    PEOPLE,
-    QUERIES,
-    SEA,
-    WINE,
-    again,
-    exactly,
-    found,
-    made,
-)
+from epic_memory.errors import InvalidInputError, UnknownEntityError, UnknownPreferenceError
+from graph_helpers import PEOPLE, QUERIES, SEA, WINE, again, exactly, found, made
 from helpers import DiscardAll, KeepAll, searching
 
 
@@ -112,11 +99,6 @@ def test_a_name_in_other_words_stands_for_the_one_most_like_it(graph: GraphMemor
     assert hits[0].item.id == "oscar"
 
 
-def test_a_known_name_counts_less_the_more_passages_name_it(graph: GraphMemory) -> None:
-    shares = dict(graph.search("Oscar Reed or Clara?").entities)
-    assert shares == pytest.approx({"Oscar Reed": 2 / 3, "Clara": 1 / 3})
-
-
 def test_a_graph_without_anything_finds_nothing(path: Path) -> None:
     with made(path) as graph:
         assert graph.search("Oscar Reed") == []
@@ -146,16 +128,6 @@ def test_the_context_is_in_the_language_of_the_settings(language: Any, steering:
     own = GraphMemory(["Ich mag keine Hotels mit Casino."], settings=settings)
     own.add(["Oscar Reed wohnt in Hamburg."])
     assert f"\n{heading}\n" in own.context("Oscar Reed", options=SearchOptions(steering=steering))
-
-
-def test_passages_of_the_walk_may_be_beyond_the_nearest_fifty(path: Path) -> None:
-    items = [Item(id=f"{n}", text=f"red wine number{n}") for n in range(80)]
-    items.append(Item(id="oscar", text="[Oscar Reed] of the red houses"))
-    with made(path) as graph:
-        graph.add(items)
-        hits = graph.search("Oscar Reed likes red wine", 81, options=SearchOptions(steering="off"))
-        assert len(hits) == len({hit.item.id for hit in hits}) == 81
-        assert hits[0].item.id == "oscar"
 
 
 def test_what_the_walk_does_not_reach_comes_after_it_the_nearest_first(path: Path) -> None:
@@ -265,15 +237,6 @@ def test_walks_of_other_kinds(options: dict[str, Any]) -> None:
         assert scores == sorted(scores, reverse=True)
     near = {each.name for each in graph.neighbours("Berlin Mitte")}
     assert ("Berlin Mitte Nord" in near) == ("synonymy" not in options)
-
-
-def test_a_walk_that_goes_nowhere_finds_the_nearest() -> None:
-    graph = made(damping=0.0, passage_weight=0.0)
-    graph.add(PEOPLE)
-    hits = graph.search("Oscar Reed by the blue sea", 5, options=SearchOptions(steering="off"))
-    assert [hit.score for hit in hits] == [0.0] * 5
-    dense = graph.memory.search("Oscar Reed by the blue sea", 5, options=SearchOptions(steering="off"))
-    assert [hit.item.id for hit in hits] == [hit.item.id for hit in dense]
 
 
 def test_the_light_tier_is_searched_where_nothing_known_is_named(path: Path) -> None:

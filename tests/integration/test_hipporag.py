@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -23,7 +22,6 @@ from epic_eval.asking import JournalledLM
 from epic_eval.journal import Journal
 from epic_graph.extraction import PhraseExtractor
 from epic_graph.hipporag import EpicHippoRAG
-from epic_graph.hipporag.openie import HippoExtractor, SafeOpenIE
 from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
@@ -169,14 +167,6 @@ def test_a_question_whose_facts_score_nothing_is_answered(make: Make, script: Sc
     assert set(found(rag)) == set(DOCS)
 
 
-def test_one_passage_with_one_fact_is_found(make: Make) -> None:
-    rag = make.epic()
-    rag.index([SOLD])
-    solution = rag.retrieve([QUESTION])[0]
-    assert solution.docs == [SOLD]
-    assert np.isfinite(solution.doc_scores).all()
-
-
 def test_an_empty_store_gives_nothing(make: Make) -> None:
     raw, rag = make.raw(), make.epic()
     with pytest.raises(ValueError, match="aligned"):
@@ -227,15 +217,6 @@ def test_what_a_model_answers_is_not_run(make: Make, script: Script, tmp_path: P
     assert not trap.exists()
     assert texts(rag) == {doc}
     assert report.memory.kept == 1
-
-
-def test_safe_extraction_finds_what_the_instances_own_finds(make: Make) -> None:
-    raw, rag = make.raw(), make.epic()
-    own = raw.openie
-    for one in (raw, rag):
-        one.index(DOCS)
-    assert edges(raw) == edges(rag)
-    assert rag.openie.__class__ is own.__class__  # in place of the instance's only while it is called
 
 
 def test_what_was_deleted_last_is_not_on_disk_and_does_not_come_in_the_way(make: Make) -> None:
@@ -601,26 +582,6 @@ def test_what_cannot_be_extracted_is_indexed_and_tried_again(make: Make, script:
     assert set(found(rag)) == set(DOCS)
 
 
-@pytest.mark.parametrize(
-    ("answer", "triples"),
-    [
-        ('```json\n{"triples": [["Idris Pell", "sold", "tractor"]]}\n```', [["Idris Pell", "sold", "tractor"]]),
-        ("Sure! {'triples': [['Idris Pell', 'sold', 'tractor']]} Done.", [["Idris Pell", "sold", "tractor"]]),
-        ('[["Idris Pell", "sold", "tractor"]]', [["Idris Pell", "sold", "tractor"]]),
-        ('{"triples": [["a", "b"], "c", ["May", 7, "d"], ["May", 7, "d"], ["", "x", "y"]]}', [["May", "7", "d"]]),
-        ('{"triples": [["Idris Pell", "sold", "tractor"], ["Idris Pell", "has a', [["Idris Pell", "sold", "tractor"]]),
-        ('{"named_entities": ["Idris Pell"], "triples": []}', []),
-    ],
-    ids=["fenced", "as Python", "a list alone", "odd ones among them", "cut off", "none"],
-)
-def test_answers_are_read_as_far_as_they_go(make: Make, script: Script, answer: str, triples: list[list[str]]) -> None:
-    script.raw["Idris"] = answer
-    openie = SafeOpenIE(HippoExtractor(make.raw().openie, {}).stream)
-    _, found = openie.batch_openie({"one": {"content": SOLD}})
-    assert found["one"].triples == triples
-    assert openie.failed == {}
-
-
 def test_another_extractor_can_take_its_place(make: Make, server: LMServer) -> None:
     rag = make.epic(extractor=PhraseExtractor())
     rag.index(DOCS)
@@ -792,41 +753,6 @@ def test_asynchronously_it_is_the_same(make: Make) -> None:
         [hit.item.text for hit in hits],
         count,
     )
-
-
-def test_threads_do_not_get_into_each_others_way(make: Make) -> None:
-    rag = make.epic()
-    rag.index(DOCS)
-    failed: list[BaseException] = []
-
-    def work(number: int) -> None:
-        try:
-            for turn in range(3):
-                rag.index([f"Note {number} {turn} about leeks."])
-                assert len(found(rag, f"Question {number} {turn}?")) > 3
-                assert rag.search(QUESTION, 2, steering="paper" if turn else "off")
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert len(texts(rag)) == 15 == len(rag.memory)
-
-
-def test_other_attributes_are_the_instances(make: Make) -> None:
-    rag = make.epic()
-    assert rag.global_config is rag.hipporag.global_config
-    assert "EpicMemory" in repr(rag)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = rag.nothing
-    with pytest.raises(AttributeError, match=r"rag\.hipporag\.openie"):
-        rag.openie = None
-    with pytest.raises(AttributeError):
-        rag.memory = keeping()
 
 
 def test_bad_input_is_named(make: Make) -> None:

@@ -125,29 +125,6 @@ async def test_the_present_version_of_a_document_is_taken(again: Reingest) -> No
     assert sources(store) == ["both", "train"]
 
 
-@pytest.mark.parametrize("make", [SimpleVectorStore, EpicVectorStore])
-async def test_documents_that_are_not_split_are_replaced_too(make: Any, again: Reingest) -> None:
-    store, keep = make(), step(preferences=[WINE, TRAIN])
-    pipeline = pipeline_of(keep, store)
-    pipeline.transformations = [keep, EpicEmbedding()]
-    pipeline.run(documents=DOCUMENTS)
-    keep.preferences = [TRAIN]
-    await again(keep, pipeline)
-    held = set(store.data.embedding_dict) if make is SimpleVectorStore else {n.node_id for n in store.get_nodes()}
-    assert held == {"train", "both"}
-
-
-async def test_what_is_undecided_and_kept_is_stored(again: Reingest) -> None:
-    lm = Scripted(lambda asked: "I cannot help with that." if asked.chunk == TEXTS["wine"] else None)
-    store, keep = SimpleVectorStore(), step(lm, embed_model=EpicEmbedding(), on_undecided="keep")
-    pipeline = pipeline_of(keep, store)
-    pipeline.transformations = [SentenceSplitter(), keep]
-    pipeline.run(documents=DOCUMENTS)
-    assert sources(store) == ["both", "wine"]
-    await again(keep, pipeline)
-    assert sources(store) == ["both", "wine"]
-
-
 async def test_while_the_model_is_gone_the_store_stays_as_it_is(again: Reingest) -> None:
     lm = Scripted()
     store, keep = SimpleVectorStore(), step(lm)

@@ -35,11 +35,7 @@ from llama_index.core.vector_stores import FilterOperator, MetadataFilter, Metad
 from epic_llamaindex import EpicRetriever
 from epic_llamaindex.filters import SOURCE
 from epic_memory import EpicMemory, Filter, Item
-from epic_memory.errors import (
-    EncoderError,
-    InvalidInputError,
-    MemoryClosedError,
-)
+from epic_memory.errors import EncoderError, InvalidInputError, MemoryClosedError
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import FloatArray
 from helpers import HashEncoder, KeepAll, UndecidedAll, both, searching
@@ -211,14 +207,6 @@ async def test_nodes_that_are_added_come_out_with_their_ids_metadata_and_sources
             assert {key: value for key, value in found.metadata.items() if not key.startswith("epic_")} == own.metadata
     assert nodes == NODES
     assert made[0].retrieve(QUERY) == await made[1].aretrieve(QUERY)
-
-
-def test_what_comes_out_can_go_in_again(retriever: EpicRetriever) -> None:
-    other = EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(tau=0.0)))
-    found = retriever.retrieve(QUERY)
-    other.add_nodes([node.node for node in found])
-    again = {node.node_id: node for node in other.retrieve(QUERY)}
-    assert {node.node_id: node.metadata for node in found} == {key: again[key].metadata for key in again}
 
 
 @pytest.mark.parametrize("nodes", ["text", NODES[0], [ITEMS[0]], [NODES[0], TextNode(text=" ")], None, [None]])
@@ -486,20 +474,6 @@ LEADS = [
     IndexNode(id_="n1", text="Everything about casinos in hotels.", index_id="casinos", metadata={"b": 1, "a": 2}),
     IndexNode(id_="n2", text="Everything about a vegan diet.", index_id="food"),
 ]
-
-
-async def test_an_item_can_lead_to_something_else(memory: EpicMemory) -> None:
-    menus = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, texts=["The vegan menu of a hotel."], settings=Settings(tau=-1.0)
-    )
-    lead = IndexNode(id_="casino", text="The hotels of the strip have casinos.", index_id="menus", obj=menus)
-    for options in ({"object_map": {"casino": menus}}, {"objects": [lead]}):
-        retriever = EpicRetriever(memory, similarity_top_k=4, **searching(**options))  # type: ignore[arg-type]
-        found = await both(retriever, "retrieve", QUERY)
-        plain = EpicRetriever(memory, similarity_top_k=4).retrieve(QUERY)
-        assert "casino" in ids(plain)
-        (menu,) = menus.retrieve(QUERY)
-        assert ids(found) == [menu.node_id if node_id == "casino" else node_id for node_id in ids(plain)]
 
 
 @pytest.mark.parametrize("guidance", ["metadata", "text", "none"])

@@ -25,7 +25,6 @@ from llama_index.core.schema import (
     BaseNode,
     ImageNode,
     IndexNode,
-    MetadataMode,
     NodeRelationship,
     NodeWithScore,
     QueryBundle,
@@ -35,7 +34,7 @@ from llama_index.core.schema import (
 from llama_index.core.vector_stores import SimpleVectorStore, VectorStoreInfo
 
 from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicVectorStore, SteeredRetriever
-from epic_memory import EpicMemory, QuerySteering
+from epic_memory import EpicMemory
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError
 from epic_memory.steering.relevance import SAMPLES
@@ -47,7 +46,6 @@ MODES = ["signed", "paper", "off"]
 AVOIDS = "I avoid hotels with casinos."
 LIKES = "I love quiet hotels with a garden."
 QUERY = "Which hotel should I book in Las Vegas?"
-UNMATCHED = "xylophone quantum zebra"
 HOTELS = [
     "A hotel with a casino, slot machines and poker.",
     "A quiet hotel with a garden.",
@@ -159,24 +157,6 @@ async def test_a_query_that_cannot_be_is_an_error(
 # what comes back
 
 
-def test_nodes_say_what_steered_them(leaf: BaseRetriever) -> None:
-    preferences = [AVOIDS, "I collect stamps.", LIKES]
-    steered = QuerySteering(default_encoder(), [AVOIDS, LIKES], floor=0.2).steer(QUERY)
-    for node in SteeredRetriever(leaf, preferences, floor=0.2, annotate=True).retrieve(QUERY):
-        assert node.metadata["epic_steered_by"] == "\n".join(one.preference.text for one in steered.preferences)
-        for mode in (MetadataMode.EMBED, MetadataMode.LLM):
-            assert "epic_" not in node.get_content(metadata_mode=mode)
-            assert "n: " in node.get_content(metadata_mode=mode)
-    for node in SteeredRetriever(leaf, preferences, steering="paper", annotate=True).retrieve(QUERY):
-        assert set(node.metadata) == {"n", "epic_steered_by"}
-    plain = [
-        *SteeredRetriever(leaf, preferences, steering="off", annotate=True).retrieve(QUERY),
-        *SteeredRetriever(leaf, preferences, annotate=True).retrieve(UNMATCHED),
-        *SteeredRetriever(leaf, preferences).retrieve(QUERY),
-    ]
-    assert {frozenset(node.metadata) for node in plain} == {frozenset({"n"})}
-
-
 @pytest.mark.parametrize("mode", MODES)
 async def test_by_default_metadata_is_exactly_the_leafs(mode: Any) -> None:
     """A fusion knows a node again by its text and metadata, the order of the keys included."""
@@ -187,19 +167,6 @@ async def test_by_default_metadata_is_exactly_the_leafs(mode: Any) -> None:
     for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
         assert [str(node.metadata) for node in found] == [str(own[node.node_id].metadata) for node in found]
         assert [node.node.hash for node in found] == [own[node.node_id].hash for node in found]
-
-
-@pytest.mark.parametrize(("mode", "annotate"), [("signed", True), ("paper", False), ("off", False)])
-async def test_an_index_keeps_what_it_holds(mode: Any, annotate: bool) -> None:
-    index = index_of([TextNode(id_=str(n), text=text, metadata={"n": [n]}) for n, text in enumerate(HOTELS)])
-    before = copy.deepcopy(index.docstore.docs)
-    retriever = SteeredRetriever(index.as_retriever(), [AVOIDS], steering=mode, annotate=annotate)
-    for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
-        for node in found:
-            node.metadata["n"].append("changed")
-            node.node.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id="x")
-            node.node.excluded_llm_metadata_keys.append("n")
-    assert index.docstore.docs == before
 
 
 def test_nodes_keep_their_class_and_links() -> None:

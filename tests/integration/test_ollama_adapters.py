@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
 import ollama
 import pytest
 
@@ -23,10 +22,10 @@ from llama_index.llms.ollama import Ollama
 from epic_langchain.models import LangChainEncoder, LangChainLM
 from epic_llamaindex.models import LlamaIndexEncoder, LlamaIndexLM
 from epic_memory import EpicMemory, Settings
-from epic_memory.errors import EncoderError, LMUnavailableError
+from epic_memory.errors import EncoderError
 from epic_memory.verification import LMVerifier
-from helpers import HashEncoder, both
-from lm_servers import LMServer, Reply, in_turn
+from helpers import both
+from lm_servers import LMServer
 from scripted import (
     ASKED,
     DISCARDED,
@@ -34,11 +33,9 @@ from scripted import (
     KEPT,
     PASSED,
     PREFERENCES,
-    SIMPLE,
     TAU,
     TEXTS,
     Add,
-    Answers,
     Complete,
     first_properties,
     nothing_lost,
@@ -221,67 +218,6 @@ def test_event_loops_may_come_and_go(server: LMServer) -> None:
         assert texts == ["{}"] * 3 and vectors.shape == (len(TEXTS), 1024)
 
 
-# what goes wrong
-
-
-BROKEN = {
-    "a status of 500": Reply(status=500, text="out of memory"),
-    "a connection that breaks off": Reply(text='{"decision": "Keep", "rationale": "Half of', break_off=True),
-    "a page of HTML": Reply(not_json=True),
-}
-
-
-async def test_no_server(server: LMServer, complete: Complete) -> None:
-    lm = LlamaIndexLM(llm_of(server))
-    server.stop()
-    with pytest.raises(LMUnavailableError, match="No server answers for llamaindex:Ollama_llm:tiny"):
-        await complete(lm)
-    server.start()
-    server.answer = in_turn("{}")
-    assert (await complete(lm)).text == "{}"  # what failed is not remembered
-
-
-BROKEN = {
-    "a status of 500": Reply(status=500, text="out of memory"),
-    "a connection that breaks off": Reply(text='{"decision": "Keep", "rationale": "Half of', break_off=True),
-    "a page of HTML": Reply(not_json=True),
-}
-
-
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-async def test_a_server_that_fails_in_the_middle(server: LMServer, answers: Answers, broken: Reply, add: Add) -> None:
-    done: list[Json] = []
-
-    def fails_later(request: Json, _: int) -> Reply | None:
-        done.append(request)
-        return broken if len(done) > 2 else None
-
-    answers.alter = fails_later
-    memory = memory_of(server, LI, retries=1)
-    nothing_lost(memory, await add(memory), waiting=len(PASSED) - 2)
-    answers.alter = lambda request, *_: None
-    nothing_lost(memory, memory.retry(), waiting=0)
-    assert pairs_of(memory) == EXPECTED
-
-
-async def test_a_slow_server_is_late(server: LMServer, answers: Answers, add: Add) -> None:
-    answers.alter = lambda request, *_: Reply(delay=30.0)
-    memory = memory_of(server, LC, llm_of(server, plugin=LC, client_kwargs={"timeout": 0.05}), retries=3)
-    report = await add(memory, SIMPLE[:1])
-    assert report.usage.calls == 2  # a timeout is tried once more only
-    assert "in time" in report.failures["stew"]
-
-
-async def test_a_model_that_was_not_pulled(plugin: Plugin, server: LMServer, add: Add) -> None:
-    memory = memory_of(server, plugin, llm_of(server, "huge:70b", plugin))
-    report = await add(memory)
-    assert report.usage.calls == 1
-    nothing_lost(memory, report, waiting=len(PASSED))
-    assert all("huge:70b" in reason and "ollama pull" in reason for reason in report.failures.values())
-    server.models = (*server.models, "huge:70b")
-    assert memory.retry().kept == len(KEPT)
-
-
 # embeddings
 
 
@@ -300,16 +236,3 @@ async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(plugin: Plugi
     server.start()
     server.models = ("tiny", "embedder")
     assert memory.search("casinos") == await memory.asearch("casinos")
-
-
-async def test_embeddings_are_unit_vectors(server: LMServer) -> None:
-    encoder = LlamaIndexEncoder(embedding(server, embed_batch_size=2, query_instruction="find"))
-    texts = list(TEXTS.values())
-    vectors = encoder.encode(texts)
-    assert vectors.shape == (len(texts), 1024) and vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, HashEncoder().encode(texts), atol=1e-6)
-    np.testing.assert_array_equal(vectors, await encoder.aencode(texts))
-    query = encoder.encode_query("night trains")
-    np.testing.assert_allclose(query, HashEncoder().vector("find night trains"), atol=1e-6)
-    np.testing.assert_array_equal(query, await encoder.aencode_query("night trains"))
-    assert encoder.name == "llamaindex:OllamaEmbedding:embedder"

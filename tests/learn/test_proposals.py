@@ -214,11 +214,6 @@ def test_every_quote_stands_literally_in_the_turn(parts: list[str], thing: str) 
         assert statement.quote in text and statement.quote.strip()
 
 
-def test_reading_takes_linear_time() -> None:
-    for text in ("I love " * 500, "my our the " * 350, "'" * 4000, "I'm " * 900 + "?", "a, " * 1300, "this\n" * 800):
-        statements(Turn(role="user", speaker="x", text=text[:4000]), MORNING)
-
-
 # what is proposed
 
 
@@ -442,13 +437,6 @@ def test_an_ended_fact_is_forgotten_with_the_proposal_that_ended_it(path: Path) 
     assert b"Qztom" not in path.read_bytes() and b"any more" not in path.read_bytes()
 
 
-def test_of_what_was_accepted_and_not_held_no_words_stay(memory: EpicMemory) -> None:
-    memory.facts.add("I live in Porto.")
-    own = Proposal(kind="add_fact", text="I live in Porto!", quote="Porto it is")
-    memory.proposals.accept(*memory.proposals.add([own]))
-    assert [fact.text for fact in memory.facts] == ["I live in Porto."] and memory.proposals.accepted() == []
-
-
 def test_an_accepted_one_expires_with_its_words(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     soon = datetime.now(timezone.utc) + timedelta(hours=1)
     with EpicMemory.open(path, []) as memory:
@@ -516,13 +504,6 @@ def test_for_once_it_expires(memory: EpicMemory) -> None:
     assert timedelta(0) < held.expires_at - datetime.now(timezone.utc) <= timedelta(days=1)
 
 
-def test_accepting_what_is_in_force_already_only_marks_it(memory: EpicMemory) -> None:
-    (made,) = memory.proposals.propose(said("I'm allergic to peanuts."))
-    memory.preferences.add(NUTS)
-    memory.proposals.accept(made)
-    assert [each.text for each in memory.preferences] == [NUTS] and memory.proposals == []
-
-
 def test_auto_accepts_what_is_said_plainly(memory: EpicMemory) -> None:
     made = memory.proposals.propose(
         said("I'm allergic to peanuts.", "Tonight I fancy soup.", "I usually like jazz."), auto=0.9
@@ -567,16 +548,6 @@ def test_proposals_outlive_the_process_and_belong_to_their_namespace(path: Path)
         assert memory.proposals == []
     with EpicMemory.open(path, settings=Settings(namespace="anna")) as memory:
         assert memory.proposals == list(made)
-
-
-def test_a_replacement_under_a_budget_is_in_force_at_once(path: Path) -> None:
-    with EpicMemory.open(path, ["I drink coffee", "I like opera"], settings=Settings(budget=200_000)) as memory:
-        memory.add([f"A note about coffee beans, number {n}" for n in range(40)])
-        (made,) = memory.proposals.propose(said("I quit coffee."))
-        memory.proposals.accept(made)
-        assert [each.text for each in memory.preferences] == ["I quit coffee", "I like opera"]
-        counts = memory.stats().counts
-        assert counts["items"] + counts["light"] == 40
 
 
 def test_an_export_carries_them_along(path: Path, tmp_path: Path) -> None:

@@ -48,12 +48,6 @@ def test_a_window_ends_before_it_has_more_than_180_words() -> None:
     assert all(len(window.split()) <= 180 for window in windows)
 
 
-def test_neighbours_share_two_turns_where_there_is_room() -> None:
-    windows = [window.split("\n") for window in ConversationChunker().chunks(turns(30, words=20))]
-
-    assert all(left[-2:] == right[:2] for left, right in pairwise(windows))
-
-
 def test_a_long_turn_is_cut_at_sentence_ends_and_keeps_its_role() -> None:
     content = " ".join(sentence(50, f"s{n}x") for n in range(10))
     windows = ConversationChunker().chunks([{"role": "user", "content": content}])
@@ -117,10 +111,6 @@ def test_line_breaks_inside_a_turn_do_not_make_another() -> None:
 @pytest.mark.parametrize("messages", [[], [{"role": "user", "content": ""}], [{"role": "user", "content": " \n "}]])
 def test_a_conversation_without_words_has_no_window(messages: list[dict[str, str]]) -> None:
     assert ConversationChunker().chunks(messages) == []
-
-
-def test_an_iterator_of_messages_is_read_once() -> None:
-    assert ConversationChunker().chunks(iter(turns(9))) == ConversationChunker().chunks(turns(9))
 
 
 @pytest.mark.parametrize(

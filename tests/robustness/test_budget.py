@@ -16,13 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from epic_memory import Decision, EpicMemory, Item, Preference, Settings, Stance, Verdict
 from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError
 from epic_memory.retention import ByValue, Held, Positions
-from epic_memory.retention.budget import Budget, checked_budget
+from epic_memory.retention.budget import checked_budget
 from epic_memory.storage.sqlite import database
 from epic_memory.text.chunking import sentences
 from epic_memory.types import Alignment, Candidate
@@ -222,26 +220,6 @@ def test_anything_else_is_an_error_that_makes_no_file(bad: Any, path: Path) -> N
     with pytest.raises(InvalidInputError, match="budget"):
         opened(path, bad)
     assert not path.exists()
-
-
-@given(total=st.integers(1, 10**12), page=st.sampled_from([512, 1024, 4096]))
-def test_what_a_budget_is_shared_out_into_is_within_it(total: int, page: int) -> None:
-    budget = Budget(total)
-    assert budget.pages(page) >= 1
-    if budget.pages(page) > 1:
-        assert budget.pages(page) * page <= total
-    assert 0 <= budget.written_at_once <= budget.largest_item <= total
-    for name in ("verdicts", "ledger", "not_kept", "retry_queue"):
-        assert getattr(budget, name) >= 0
-    # What is bounded by number has its share of bytes: together well below the file's own.
-    assert 300 * budget.verdicts + 8 * budget.ledger + 900 * budget.not_kept <= 0.25 * total
-
-
-@given(total=st.integers(1, 10**9), more=st.integers(0, 10**9))
-def test_a_larger_budget_leaves_no_less_for_anything(total: int, more: int) -> None:
-    small, large = Budget(total), Budget(total + more)
-    for name in ("written_at_once", "largest_item", "verdicts", "ledger", "not_kept", "retry_queue"):
-        assert getattr(large, name) >= getattr(small, name)
 
 
 # The file remembers it.
@@ -488,20 +466,6 @@ def test_what_is_bounded_by_number_shrinks_with_the_budget(path: Path, watch: Wa
         assert path.stat().st_size <= budget
         assert len(memory) > 3
     assert watch.looks > 0
-
-
-def test_another_namespace_that_takes_the_whole_file_is_not_silently_above_the_budget(path: Path) -> None:
-    octets = filled(path, namespace="other")
-    with opened(path, preferences=[WINE]) as memory:
-        memory.add([text_of(n, 300) for n in range(6)])
-    try:
-        memory = opened(path, octets // 2)
-    except BudgetError:
-        with opened(path) as memory:
-            assert len(memory) == 6
-    else:
-        with memory:
-            assert path.stat().st_size <= octets // 2
 
 
 # What goes, and what is known of it.

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -252,28 +252,6 @@ def test_when_no_page_is_left_nothing_is_lost_and_later_there_is_room_again(
         assert content(again, tmp_path) == after
 
 
-def test_a_stream_that_meets_a_full_disk_keeps_the_batches_before(
-    memory: EpicMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = memory._session.store
-
-    def stream() -> Iterator[Item]:
-        yield from items(100, 512, words=2)
-        # Asked for more: the batch before is committed.
-        store.scalar(f"PRAGMA max_page_count = {store.pages()[0] + 1}")
-        yield from items(1000, 512, words=2)
-
-    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
-    with pytest.raises(StoreError, match="No space is left"):
-        memory.add(stream())
-    held = {int(key.split("-")[1]) for key in content(memory, tmp_path)["items"]}
-    assert len(held & set(range(100, 612))) > 300
-    store.limit_pages(0)
-    assert memory.add(items(1000, 512, words=2)).kept > 300
-    assert len(found(memory)) == len(memory) > 600
-    assert memory.file.verify() > 0
-
-
 # the file goes away
 
 
@@ -473,7 +451,6 @@ def test_two_processes_that_write_at_once_both_have_all_of_it(path: Path, tmp_pa
 # the clock
 
 
-DAY = 86_400.0
 # The last one lies before the year in which computers begin to count.
 BACK = pytest.mark.parametrize("back", [1.0, 1_900_000_000.0])
 
@@ -534,27 +511,3 @@ def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
         settings=Settings(verifier=again.verifier),
     ) as imported:
         assert found(imported) == late
-
-
-@BACK
-def test_room_is_made_whatever_the_clock_says(path: Path, clock: Clock, back: float) -> None:
-    budget = 120_000
-    with opened(path, PREFERENCES, budget=budget) as memory:
-        for turn in range(6):
-            clock.now += back if turn % 2 else -back
-            memory.add(items(50 * turn, 50))
-            found(memory)
-            assert memory.stats().bytes["total"] <= budget
-            assert len(memory) > 10
-        assert memory.file.verify() > 0
-    assert path.stat().st_size <= budget
-
-
-def test_an_expiry_that_lies_far_away_is_kept(path: Path, clock: Clock) -> None:
-    ends = datetime.fromtimestamp(clock.now, timezone.utc) + timedelta(days=365 * 1000)
-    with opened(path, [Preference(text=PREFERENCES[0], expires_at=ends)]) as memory:
-        memory.add(items(0, 4))
-        clock.now -= 3000 * DAY
-        assert found(memory)
-    with opened(path) as again:
-        assert again.preferences[0].expires_at == ends

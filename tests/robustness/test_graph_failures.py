@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +11,14 @@ import pytest
 from epic_graph import Extraction, Fact, GraphMemory, Unextracted
 from epic_graph import ingest as growing
 from epic_memory import Item
-from epic_memory.errors import (
-    InvalidInputError,
-    MemoryClosedError,
-    UnknownEntityError,
-    UnknownItemError,
-    VerifierError,
-)
+from epic_memory.errors import InvalidInputError, MemoryClosedError, UnknownEntityError, UnknownItemError, VerifierError
 from epic_memory.types import Usage
 from graph_helpers import (
     PEOPLE,
-    QUERIES,
-    TEXTS,
     WINE,
     Failing,
     Marked,
     Saying,
-    SometimesFailing,
     again,
     alike,
     anew,
@@ -39,7 +28,6 @@ from graph_helpers import (
     failing_midway,
     found,
     made,
-    outcome,
     recounted,
     seen,
     unextracted,
@@ -113,17 +101,6 @@ def test_an_extractor_that_keeps_no_contract_is_an_error(say: Any) -> None:
     assert graph.update().passages == 5
 
 
-def test_an_extractor_that_answers_too_often_is_an_error() -> None:
-    def twice(marked: Marked, texts: Any) -> Iterator[tuple[int, Any]]:
-        yield from marked.answers(texts)
-        yield from marked.answers(texts)
-
-    graph = made(extractor=Failing(twice))
-    with pytest.raises(VerifierError, match="more answers"):
-        graph.add(PEOPLE)
-    assert graph.counts()["outside"] == 5
-
-
 def test_what_a_model_was_used_for_is_added_up() -> None:
     def say(text: str) -> Any:
         used = Usage(calls=1, seconds=0.5)
@@ -134,18 +111,6 @@ def test_what_a_model_was_used_for_is_added_up() -> None:
     assert (report.usage.calls, report.usage.seconds) == (5, 2.5)
     assert "5 calls" in str(report)
     assert graph.retry().usage.calls == 2
-
-
-def test_answers_in_any_order(path: Path) -> None:
-    def backwards(marked: Marked, texts: Any) -> Iterator[tuple[int, Any]]:
-        yield from reversed(list(marked.answers(texts)))
-
-    graph = made(extractor=Failing(backwards))
-    graph.add(PEOPLE)
-    assert graph.entities("clara") == ["Clara", "Berlin Mitte"]
-    plain = made()
-    plain.add(PEOPLE)
-    assert alike(seen(graph), seen(plain))
 
 
 STRANGE: dict[str, tuple[Any, list[str]]] = {
@@ -269,51 +234,6 @@ async def test_a_cancelled_call_leaves_what_was_committed() -> None:
     assert graph.counts()["outside"] == 3
     graph.extractor = Marked()
     assert (await graph.aupdate()).passages == 3
-
-
-def test_a_stream_that_never_ends_is_taken_in_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_memory.runtime.batching._BATCH", 10)
-    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
-
-    def endless() -> Iterator[Item]:
-        for number in count():
-            if number == 25:
-                raise KeyboardInterrupt
-            yield Item(id=f"{number}", text=f"red wine of [Number{number}] and [Clara]")
-
-    graph = made()
-    with pytest.raises(KeyboardInterrupt):
-        graph.add(endless())
-    assert graph.counts()["passages"] == len(graph) == 20
-    assert len(graph.search("Clara", 50)) == 20
-
-
-async def test_an_asynchronous_stream() -> None:
-    async def stream() -> Any:
-        for item in PEOPLE:
-            await asyncio.sleep(0)
-            yield item
-
-    graph, plain = made(), made()
-    report = await graph.aadd(stream())
-    assert outcome(report) == outcome(plain.add(PEOPLE))
-    assert exactly(graph)["neighbours"] == exactly(plain)["neighbours"]
-    for query in QUERIES:
-        hits, said = await graph.asearch(query, 9), plain.search(query, 9)
-        assert [(h.item, h.score) for h in hits] == [(h.item, h.score) for h in said]
-        assert hits.entities == said.entities
-
-
-def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    graph = made(extractor=SometimesFailing())
-    graph.add([*PEOPLE, Item(id="fails", text=TEXTS[-1])], progress=True)
-    assert "6/6" in capsys.readouterr().err
-    graph.extractor = Marked()
-    graph.reextract(progress=True)
-    graph.retry(progress=True)
-    assert capsys.readouterr().err
-    graph.update(progress=False)
-    assert not capsys.readouterr().err
 
 
 # bad input

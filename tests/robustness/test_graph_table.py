@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from test_budget import Quoting, Watch, watch
 
 import helpers
-from epic_graph import Extraction, Fact, Unextracted
+from epic_graph import Unextracted
 from epic_memory import EpicMemory, Item
-from epic_memory.errors import BudgetError, DamagedError, StoreError
+from epic_memory.errors import DamagedError, StoreError
 from epic_memory.storage.sqlite import tables
 from forging import forge
 from graph_helpers import (
@@ -210,19 +210,6 @@ def test_a_file_may_get_its_graph_while_another_opens_it(path: Path, monkeypatch
     recounted(path)
 
 
-def test_who_writes_while_the_file_gets_its_graph_keeps_the_sums(path: Path) -> None:
-    with EpicMemory.open(path, [WINE], **settled(**PLAIN)) as memory:
-        memory.add(PEOPLE)
-        with again(path) as graph:
-            graph.update()
-            with pytest.raises(StoreError, match="written by another"), graph.memory._session.store.transaction():
-                memory._session.store.connection.execute("PRAGMA busy_timeout = 0")
-                memory.forget("oscar")
-            memory.forget("oscar")
-            assert "Oscar Reed" not in graph.entities()
-        assert memory.file.verify() > 0
-
-
 # kills
 
 WORK = """
@@ -321,56 +308,6 @@ def test_a_passage_with_too_many_entities_for_the_budget_stays_outside(path: Pat
     assert watch.worst <= 64_000
 
 
-def test_everything_can_be_forgotten_under_a_budget(path: Path, watch: Watch) -> None:
-    with made(path, [WINE], budget=150_000, encoder=HashEncoder(64)) as graph:
-        graph.add([passage(n, names=12) for n in range(80)])
-        assert graph.counts()["passages"] > 10
-        for item in graph.memory.items():
-            graph.memory.forget(item.id)
-        assert graph.entities() == []
-        assert len(graph) == 0
-        graph.memory.file.verify()
-    assert watch.worst <= 150_000
-
-
-def test_a_smaller_budget_takes_entities_with_their_passages(path: Path) -> None:
-    options: dict[str, Any] = {"verifier": Quoting(), "encoder": HashEncoder(256)}
-    with made(path, [WINE], **options) as graph:
-        graph.add([passage(n, names=6) for n in range(120)])
-        before = graph.counts()
-        octets = graph.memory.stats().bytes
-    assert octets["graph"] > 30_000
-    budget = octets["total"] // 2
-    with again(path, budget=budget, **options) as graph:
-        assert 0 < graph.counts()["passages"] < before["passages"]
-        assert path.stat().st_size <= budget
-        graph.memory.file.verify()
-        recounted(path)
-
-
-def test_a_full_file_gets_a_graph(path: Path) -> None:
-    options: dict[str, Any] = {**PLAIN, "verifier": Quoting(), "budget": 150_000}
-    with EpicMemory.open(path, [WINE], **settled(**options)) as memory:
-        memory.add([passage(n) for n in range(200)])
-        held = len(memory)
-    with again(path, verifier=Quoting()) as graph:
-        report = graph.update()
-        assert report.passages + report.no_room + report.evicted >= held
-        assert graph.counts()["passages"] > 0
-        graph.memory.file.verify()
-    assert path.stat().st_size <= 150_000
-
-
-def test_the_smallest_budget(path: Path) -> None:
-    with pytest.raises(BudgetError, match="It takes") as refused:
-        made(path, [WINE], budget=20_000)
-    assert not path.exists()
-    least = int(str(refused.value).split("It takes ")[1].split()[0])
-    with made(path, [WINE], budget=least) as graph:
-        graph.add(PEOPLE)
-        assert graph.search("red wine")
-
-
 def test_what_was_shortened_for_a_budget_keeps_no_name_of_what_was_cut_off(path: Path) -> None:
     long = "Red wine is what this is about, sure1. " + " ".join(
         f"[Zanzibar Quill] said number {n} in a place called somewhere." for n in range(12)
@@ -389,44 +326,3 @@ def test_what_was_shortened_for_a_budget_keeps_no_name_of_what_was_cut_off(path:
         kept = "".join(item.text for item in graph.memory.items())
         assert ("Zanzibar Quill" in graph.entities()) == ("[Zanzibar Quill]" in kept and graph.entities("long") != [])
         recounted(path)
-
-
-# counting
-
-
-SPOKEN = st.lists(st.sampled_from(["Oscar", "Clara", "Idris", "Oslo", "oscars", "THE CLARA"]), max_size=5)
-
-
-@settings(max_examples=30)
-@given(
-    rounds=st.lists(
-        st.lists(st.tuples(st.integers(0, 6), SPOKEN, SPOKEN), min_size=1, max_size=4), min_size=1, max_size=5
-    )
-)
-def test_entities_count_their_passages(
-    rounds: list[list[tuple[int, list[str], list[str]]]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("counts") / "me.epic"
-    says: dict[str, Extraction] = {}
-    with made(path, extractor=Saying(lambda text: says[text]), coarse=False, fine=False) as graph:
-        for number, batch in enumerate(rounds):
-            items = []
-            for place, names, ends in batch:
-                text = f"red wine {number} {place} {names} {ends}"
-                facts = tuple(Fact(one, "", other) for one, other in zip(names, ends, strict=False))
-                says[text] = Extraction(tuple(names), facts)
-                items.append(Item(id=f"{place}", text=text))
-            graph.add(items)
-            recounted(path)
-            graph.reextract()
-            if number % 2:
-                graph.memory.forget(items[0].id)
-            recounted(path)
-            assert {name.casefold().removeprefix("the ").rstrip("s") for name in graph.entities()} == {
-                name.casefold().removeprefix("the ").rstrip("s")
-                for item in graph.memory.items()
-                for name in (
-                    *says[item.text].entities,
-                    *(end for fact in says[item.text].facts for end in (fact.subject, fact.object)),
-                )
-            }

@@ -150,28 +150,6 @@ def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, w
         assert len(fresh) == len(ITEMS) and fresh.file.verify() > 0
 
 
-def test_compaction_elsewhere_changes_nothing(path: Path) -> None:
-    with opened(path) as reader:
-        here(path, "m.forget('sea')")
-        before = looks(reader)
-        elsewhere(path, "m.file.compact()")
-        assert looks(reader) == before
-        reader.add([Item(id="new", text="red wine anew")])
-        assert reader.file.verify() > 0
-        with opened(path) as fresh:
-            assert looks(fresh) == looks(reader) != before
-
-
-def test_uses_that_another_counts_change_nothing(path: Path) -> None:
-    with opened(path) as reader:
-        before = looks(reader)
-        index = reader._session.space().index
-        here(path, "for _ in range(70): m.search('red wine')")
-        assert looks(reader) == before
-        # Not read again either: a busy reader elsewhere costs this one nothing.
-        assert reader._session.space().index is index
-
-
 # old or new, never a mix
 
 
@@ -276,16 +254,6 @@ def test_what_another_adds_anew_in_between_does_not_expire(
         memory.file.verify()
 
 
-def test_two_writers_in_turn_hold_the_work_of_both(path: Path) -> None:
-    with opened(path) as one, opened(path) as two:
-        for n in range(10):
-            one.add([Item(id=f"one{n}", text=f"red wine one {n}")])
-            two.add([Item(id=f"two{n}", text=f"red wine two {n}")])
-            assert len(one) == len(two) == len(ITEMS) + 2 * (n + 1)
-        assert looks(one) == looks(two)
-        assert one.file.verify() == two.file.verify()
-
-
 def test_many_threads_make_one_file(tmp_path: Path) -> None:
     path = tmp_path / "new.epic"
     made: list[EpicMemory] = []
@@ -296,26 +264,6 @@ def test_many_threads_make_one_file(tmp_path: Path) -> None:
     for held in made:
         held.close()
     assert [file.name for file in tmp_path.iterdir()] == ["new.epic"]
-
-
-def test_many_threads_of_one_memory_add_and_search(path: Path) -> None:
-    def work(held: EpicMemory, number: int) -> None:
-        for n in range(12):
-            item = Item(id=f"{number}-{n}", text=f"red wine {number} {n}")
-            held.add([item])
-            assert item.id in {hit.item.id for hit in held.search(item.text, k=200)}
-            if n % 4 == 3:
-                held.forget(item.id)
-                assert item.id not in {hit.item.id for hit in held.search(item.text, k=200)}
-            held.stats()
-
-    with opened(path) as held:
-        together(*(partial(work, held, number) for number in range(5)))
-        assert len(held) == len(ITEMS) + 5 * 9
-        held.file.verify()
-        after = looks(held)
-    with opened(path) as fresh:
-        assert looks(fresh) == after
 
 
 # a search in the way of others, and others in the way of a search
@@ -340,17 +288,6 @@ def test_a_search_does_not_wait_for_who_holds_the_write_lock(path: Path, monkeyp
         other.execute("ROLLBACK")
 
 
-def test_a_search_does_not_wait_for_who_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "_BUSY_SECONDS", FOREVER)
-    with opened(path) as reader, closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN")
-        other.execute("SELECT count(*) FROM items").fetchall()
-        try:
-            unharmed(reader, 150)
-        finally:
-            other.execute("ROLLBACK")
-
-
 def test_a_search_does_not_wait_for_a_large_change_under_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is committed, others find what was there before."""
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.2)
@@ -361,22 +298,3 @@ def test_a_search_does_not_wait_for_a_large_change_under_way(path: Path, monkeyp
                 writer._session.store.items.put("other", Item(id=str(number), text=os.urandom(400).hex()))
             assert looks(reader) == before
         assert looks(reader) == before
-
-
-def test_a_process_that_dies_in_a_change_leaves_the_file_to_others(path: Path) -> None:
-    code = """
-        store = m._session.store
-        with store.transaction():
-            for number in range(4000):
-                store.items.put("default", Item(id=str(number), text=os.urandom(400).hex()))
-            store.items.remove("default", ["wine"])
-            os._exit(9)
-    """
-    with opened(path) as reader:
-        before = looks(reader)
-        done = subprocess.run([sys.executable, "-c", _script(code), str(path)], capture_output=True, check=False)
-        assert done.returncode == 9, done.stderr
-        assert looks(reader) == before
-        reader.add([Item(id="after", text="red wine after")])
-        assert reader.file.verify() > 0
-    assert [file.name for file in path.parent.iterdir()] == [path.name]

@@ -338,12 +338,6 @@ def test_limits_of_each_user(pool_of: PoolOf) -> None:
     assert pool.health().in_use == 0
 
 
-def test_encoder_and_verifier_are_shared(pool_of: PoolOf) -> None:
-    pool = pool_of(encoder="static", settings=Settings())
-    with pool.get("ann") as ann, pool.get("ben") as ben:
-        assert ann.encoder is ben.encoder and ann.verifier is ben.verifier
-
-
 def test_a_verifier_is_shared_by_those_of_one_language(pool_of: PoolOf) -> None:
     pool = pool_of(encoder="static", settings=lambda user: Settings(language=user[:2]))
     with pool.get("de 1") as ann, pool.get("de 2") as ben, pool.get("en 1") as eve:
@@ -429,17 +423,6 @@ def test_every_user_is_visited_whatever_fails(pool_of: PoolOf, tmp_path: Path) -
     assert len(texts(pool, "ann")) == 2
     copied = pool.backup(tmp_path / "copy")
     assert copied.done == 2 and copied.failed.keys() == {name_of("cas")}
-
-
-def test_a_backup_is_a_root_itself(pool_of: PoolOf, tmp_path: Path) -> None:
-    pool = pool_of()
-    for user in ("ann", "ben"):
-        fill(pool, user)
-    with pool.get("ann"):
-        assert pool.backup(tmp_path / "copy").done == 2
-    assert pool.backup(tmp_path / "copy").done == 2
-    with MemoryPool(tmp_path / "copy", encoder=HashEncoder(), settings=SETTINGS) as copy:
-        assert texts(copy, "ann") == texts(copy, "ben") == [TEXT]
 
 
 def test_the_memory_in_use_is_found_by_the_users_id(pool_of: PoolOf) -> None:
@@ -533,28 +516,6 @@ def test_health_is_numbers_for_opentelemetry_too(pool_of: PoolOf) -> None:
     (turns,) = metrics["epic.pool.turns"].data.data_points
     assert turns.value >= 2 and dict(turns.attributes or {}) == {}  # type: ignore[union-attr]
     assert "ann" not in repr(pool.health()) + found.to_json()
-
-
-def test_a_closed_pool_leaves_opentelemetry_and_its_counters_never_fall(pool_of: PoolOf) -> None:
-    pytest.importorskip("opentelemetry.sdk.metrics")
-    from opentelemetry.metrics import Observation
-
-    from epic_scale.metrics import _observed, _published
-
-    def observed(name: str) -> int:
-        return sum(one.value for one in _observed(Observation, name, None))
-
-    turns = observed("turns")
-    published, pool = len(_published), pool_of()
-    fill(pool, "ann")
-    assert observed("turns") == turns + 1
-    with pool.get("ann"):
-        opened, used = observed("open"), observed("in_use")
-        pool.close()
-        assert (observed("open"), observed("in_use")) == (opened, used)
-    assert (observed("open"), observed("in_use")) == (opened - 1, used - 1)
-    assert len(_published) == published and observed("turns") == turns + 2
-    assert pool.health().open == 0
 
 
 def test_a_verdict_that_comes_after_its_turn_changes_nothing_that_another_pool_has_changed_since(

@@ -423,9 +423,6 @@ ITEMS = [Item(text=text, id=name) for name, text in TEXTS.items()]
 KEPT = {name for name, _ in TRUTH}
 DISCARDED = set(PASSED) - KEPT
 
-# One that is kept under one preference, and one that is discarded.
-SIMPLE = [Item(text=TEXTS["stew"], id="stew"), Item(text="A diet of gravel.", id="gravel")]
-
 # With short prompts all but a long item fit in a small context.
 LONG = Item(text="A vegan diet of beans. " * 100, id="long")
 SHORT = Prompt(system="Judge.", user="{preferences}\n{chunks}")

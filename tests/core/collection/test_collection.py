@@ -107,16 +107,6 @@ def test_the_last_of_one_id_in_one_call_counts(collection: Collection) -> None:
     assert len(collection) == 2
 
 
-def test_many_at_once(collection: Collection) -> None:
-    given = [Record(id=f"{n}", text=f"red {n % 50}", metadata={"n": n}) for n in range(2000)]
-    assert collection.add(given) == [r.id for r in given]
-    assert collection.get([r.id for r in reversed(given)]) == given[::-1]
-    assert collection.records(Filter.ge("n", 5)) == given[5:]
-    assert len(collection.search("red 7", 1500, where=Filter.lt("n", 1200))) == 1200
-    assert collection.delete([r.id for r in given[1:]]) == 1999
-    assert collection.records() == given[:1]
-
-
 def test_deleting(collection: Collection) -> None:
     collection.add([record(n) for n in range(4)])
     assert collection.delete(["r1", "none", "r1"]) == 1
@@ -134,28 +124,6 @@ def test_an_empty_collection_finds_nothing(collection: Collection) -> None:
     assert collection.get(["r1"]) == [] and collection.delete(["r1"]) == 0 and collection.delete() == 0
     assert collection.add([]) == [] and len(collection) == 0
     assert collection
-
-
-class Remote(HashEncoder):
-    """Has to ask its server for everything, even for its dimension."""
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("dimension", "fingerprint"):
-            self.calls += 1
-        return super().__getattribute__(name)
-
-
-async def test_nothing_to_add_is_no_work_for_the_encoder() -> None:
-    remote = Remote(DIMENSION)
-    made = Collection(remote)
-    without = Record(id="x", text="none", keys=())
-    for held in (0, 1):
-        calls = remote.calls
-        assert made.add([]) == [] == await made.aadd([])
-        assert made.add([without]) == await made.aadd([without]) == ["x"]
-        assert remote.calls == calls
-        made.add([record(held)])
-    assert len(made) == 3
 
 
 def test_each_text_is_encoded_once(collection: Collection) -> None:
@@ -436,16 +404,6 @@ def test_nothing_is_steered_where_nothing_is_held(collection: Collection) -> Non
     for vector in ([1.0], [1.0] * DIMENSION):
         found = collection.search(embedding=vector, preferences=["red"])
         assert found == [] and len(found.vector) == len(vector)
-
-
-def test_an_embedding_for_the_vectors_of_another_encoder_is_refused_when_it_is_steered(path: Path) -> None:
-    with Collection(HashEncoder(64), path) as made:
-        made.add([record(1)])
-    with (
-        Collection(encoder(), path) as made,
-        pytest.raises(EncoderMismatchError),
-    ):
-        made.search(embedding=[1.0] * 64, preferences=["red wine"], steering="paper")
 
 
 # some ids, and what records say under a key
@@ -743,16 +701,6 @@ def test_an_emptied_file_takes_another_encoder(path: Path) -> None:
 # one file for memories and collections
 
 
-def refused(path: Path, kind: type[Exception], match: str, **options: Any) -> None:
-    """Opening a file is an error, and leaves it and its folder as they are."""
-    before = path.read_bytes()
-    for read_only in (False, True):
-        with pytest.raises(kind, match=match):
-            Collection(encoder(), path, read_only=read_only, **options)
-    assert path.read_bytes() == before
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
 def test_a_memory_and_collections_share_a_file_and_see_nothing_of_each_other(path: Path) -> None:
     with filled(path) as made, Collection(encoder(), path, namespace="other") as other:
         right = everything(made)
@@ -787,45 +735,6 @@ def changed(path: Path, *statements: str) -> None:
         for statement in statements:
             db.execute(statement)
         db.commit()
-
-
-ROWS = {
-    "a key of nobody": ["UPDATE keys SET record = 999 WHERE row = 1"],
-    "another vector": ["UPDATE keys SET vector = zeroblob(length(vector))"],
-    "a short vector": ["UPDATE keys SET vector = x'00'"],
-    "another stance": ["UPDATE keys SET stance = 'supports'"],
-    "no encoder": ["DELETE FROM meta"],
-    "another encoder": ["UPDATE meta SET value = replace(value, '256', '255')"],
-}
-
-
-@pytest.mark.parametrize("statements", ROWS.values(), ids=ROWS.keys())
-def test_rows_that_nobody_wrote_are_noticed_on_opening(path: Path, statements: list[str]) -> None:
-    with filled(path):
-        pass
-    changed(path, *statements)
-    refused(path, DamagedError, "is damaged")
-
-
-@pytest.mark.parametrize("column", ["text", "metadata", "id"])
-def test_a_record_that_was_changed_is_noticed_when_it_is_read(path: Path, column: str) -> None:
-    with filled(path):
-        pass
-    changed(path, f"UPDATE records SET {column} = {column} || ' ' WHERE id = 'r1'")
-    with Collection(encoder(), path) as made:
-        assert made.get(["r2"]) == [record(2, n=2)]
-        for look in (
-            lambda: made.get(["r1", "r1 "]),
-            lambda: made.search("wine 1", 1),
-            made.records,
-            lambda: made.search("red", 1, where=lambda r: True),
-            made.verify,
-        ):
-            with pytest.raises(DamagedError):
-                look()
-        if column != "text":
-            with pytest.raises(DamagedError):
-                made.search("red", 1, where=Filter.eq("n", 1))
 
 
 def test_what_is_damaged_while_it_is_open_is_noticed_each_time(path: Path) -> None:
@@ -891,27 +800,3 @@ async def test_a_closed_collection_says_so(collection: Collection) -> None:
     with pytest.raises(MemoryClosedError):
         await collection.asearch("red")
     assert "closed" in repr(collection) and collection
-
-
-def test_a_file_that_has_gone_is_not_written(path: Path, tmp_path: Path) -> None:
-    with filled(path) as made:
-        right = everything(made)
-        path.rename(tmp_path / "moved.vectors")
-        with pytest.raises(StoreError, match="was removed"):
-            made.add([record(1)])
-        with pytest.raises(StoreError, match="was removed"):
-            made.delete()
-        assert everything(made) == right
-        made.backup(path)
-    with Collection(encoder(), path) as again:
-        assert everything(again) == right
-
-
-def test_a_file_that_another_writes_can_be_read_and_is_not_waited_for_forever(path: Path) -> None:
-    with filled(path) as made:
-        right = everything(made)
-        with closing(sqlite3.connect(path, isolation_level=None)) as db:
-            db.execute("BEGIN IMMEDIATE")
-            assert everything(made) == right
-            db.execute("ROLLBACK")
-        assert made.add([record(1)]) == ["r1"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory.encoders.adapted import AdaptedEncoder, is_encoder
+from epic_memory.encoders.adapted import AdaptedEncoder
 from epic_memory.encoders.base import aembed_query, embed_query
 from epic_memory.errors import EncoderError, InvalidInputError
 from helpers import HashEncoder
@@ -120,18 +120,6 @@ def test_name_dimension_and_settings_make_the_fingerprint() -> None:
 def test_invalid_arguments_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
         Framework(lengths, **options)
-
-
-def test_values_that_were_not_given_are_left_to_the_core() -> None:
-    plain, own = Framework(lengths), Framework(lengths, tau=0.4, floor=0.1)
-    assert not hasattr(plain, "tau") and not hasattr(plain, "floor")
-    assert (own.tau, own.floor) == (0.4, 0.1)
-
-
-def test_an_encoder_is_told_without_asking_it() -> None:
-    encoder = Framework(lengths)
-    assert is_encoder(encoder) and not is_encoder(Framework) and not is_encoder("framework")
-    assert encoder.calls == 0
 
 
 class Asymmetric(HashEncoder):

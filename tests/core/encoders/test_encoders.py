@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import pickle
-import subprocess
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -137,24 +136,6 @@ def test_more_texts_than_a_block() -> None:
     )
 
 
-def test_texts_without_a_known_token_share_one_direction() -> None:
-    one, other = default_encoder().encode(["", "\u200b"])
-    np.testing.assert_array_equal(one, other)
-
-
-def test_what_follows_the_first_512_tokens_does_not_count() -> None:
-    head = "wine " * 512
-    one, other = default_encoder().encode([head, head + "train " * 500])
-    np.testing.assert_array_equal(one, other)
-
-
-def test_near_texts_are_nearer_than_far_ones() -> None:
-    query, near, far = default_encoder().encode(
-        ["a hotel with a casino", "gambling at the resort", "a vegan soup recipe"]
-    )
-    assert query @ near > query @ far
-
-
 def test_it_may_be_used_from_several_threads() -> None:
     encoder, texts = StaticEncoder(), NORMAL * 20
     expected = encoder.encode(texts)
@@ -175,16 +156,6 @@ def test_the_fingerprint_is_that_of_the_weights(tmp_path: Path) -> None:
     (copy / "model.safetensors").write_bytes(weights)
     assert StaticEncoder(copy).fingerprint != default_encoder().fingerprint
     assert StaticEncoder(copy).name == "model2vec:copy"
-
-
-def test_the_fingerprint_is_the_same_in_another_process() -> None:
-    code = "from epic_memory.encoders import StaticEncoder; print(StaticEncoder().fingerprint)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == default_encoder().fingerprint
-
-
-def test_it_names_its_thresholds() -> None:
-    assert -1.0 <= default_encoder().floor <= default_encoder().tau <= 1.0
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
@@ -255,25 +226,6 @@ def test_ollama_encodes_in_batches_and_normalises(server: LMServer) -> None:
     assert [request.body["input"] for request in server.requests] == [["red wine", "sky"], ["🙂"]]
 
 
-@pytest.mark.parametrize("change", [-1, 1])
-def test_ollama_must_give_one_embedding_for_each_text(
-    server: LMServer, monkeypatch: pytest.MonkeyPatch, change: int
-) -> None:
-    encoder = OllamaEncoder("tiny", host=server.url)
-    embed = encoder._client.embed
-    # A server that answers for other texts than it was given.
-    others = {-1: ["red wine"], 1: ["red wine", "sky", "sea"]}[change]
-    monkeypatch.setattr(encoder._client, "embed", lambda **given: embed(**{**given, "input": others}))
-    with pytest.raises(EncoderError, match=rf"shape \({2 + change}, 16\) for 2 texts"):
-        encoder.encode(["red wine", "sky"])
-
-
-async def test_ollama_encodes_asynchronously(server: LMServer) -> None:
-    encoder = OllamaEncoder("tiny", host=server.url, batch_size=2)
-    texts = ["red wine", "sky", "train"]
-    np.testing.assert_array_equal(await encoder.aencode(texts), encoder.encode(texts))
-
-
 def test_ollama_knows_its_name_dimension_and_fingerprint(server: LMServer) -> None:
     encoder = OllamaEncoder("tiny", host=server.url)
     assert (encoder.name, encoder.dimension) == ("ollama:tiny", 16)
@@ -312,12 +264,6 @@ async def test_texts_do_not_follow_a_server_to_another_one(server: LMServer) -> 
         assert other.requests == []
 
 
-async def test_texts_for_this_machine_take_no_detour(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://192.0.2.1:9")
-    encoder = OllamaEncoder("tiny", host=server.url)
-    assert np.array_equal(encoder.encode(["a"]), await encoder.aencode(["a"]))
-
-
 async def test_a_model_that_is_not_pulled_says_how_to_pull_it(server: LMServer) -> None:
     encoder = OllamaEncoder("huge", host=server.url)
     with pytest.raises(EncoderError, match="ollama pull huge"):
@@ -346,20 +292,6 @@ async def test_a_server_that_is_not_there_says_how_to_start_it(server: LMServer)
 
 
 # sentence-transformers
-
-
-@pytest.mark.parametrize(
-    ("module", "make", "extra"),
-    [
-        ("sentence_transformers", lambda: SentenceTransformerEncoder("any"), "sentence-transformers"),
-        ("ollama", lambda: OllamaEncoder("any"), "all"),
-    ],
-)
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, module: str, make: Any, extra: str) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ImportError, match=rf"pip install 'epic-memory\[{extra}\]'") as caught:
-        make()
-    assert isinstance(caught.value, MissingExtraError)
 
 
 def installed(*modules: str) -> bool:

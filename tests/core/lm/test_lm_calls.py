@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias
@@ -20,7 +19,7 @@ from epic_memory.runtime.effects import arun, run
 from epic_memory.runtime.streaming import acompleted, completed
 from epic_memory.types import Usage
 from epic_memory.verification import LMVerifier
-from lm_servers import LMServer, Reply, in_turn
+from lm_servers import LMServer, Reply
 from scripted import Model, candidate, model_of, own_threads, until
 
 HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
@@ -118,54 +117,6 @@ def test_how_long_is_waited_before_it_is_tried_again(
     assert played(RetryPolicy(**settings), *answers) == (pauses, answers[-1])
 
 
-def test_pauses_are_bounded_however_often_it_is_tried() -> None:
-    pauses, _ = played(RetryPolicy(retries=2000, backoff=1.0), DOWN)
-    assert len(pauses) == 2000 and max(pauses) == 30.0
-
-
-def test_what_stops_everything_is_what_the_user_has_to_change() -> None:
-    patience, error = RetryPolicy(), LMSetupError("not pulled")
-    for _ in range(5):
-        played(patience, LMError("too long"))
-    assert patience.down is None
-    played(patience, error)
-    assert patience.down is error
-
-
-def test_an_answer_in_between_counts() -> None:
-    patience = RetryPolicy(retries=0)
-    for _ in range(3):
-        played(patience, DOWN)
-        assert patience.down is None
-        played(patience, YES)
-
-
-def test_who_waits_while_the_server_goes_down_gives_up() -> None:
-    patience = RetryPolicy(retries=5)
-    calling = patiently(REQUEST, patience, Usage())
-    next(calling)
-    calling.send(DOWN)
-    patience.gave_up(DOWN)
-    patience.gave_up(DOWN)
-    assert isinstance(calling.send(None), Complete)
-    with pytest.raises(LMUnavailableError):
-        calling.send(DOWN)
-
-
-def test_the_error_of_a_server_that_is_down_does_not_grow() -> None:
-    patience = RetryPolicy(retries=0)
-    played(patience, LMSetupError("not pulled"))
-    lengths = []
-    for _ in range(5):
-        _, error = played(patience, DOWN)
-        assert isinstance(error, LMSetupError)
-        trace, length = error.__traceback__, 0
-        while trace is not None:
-            trace, length = trace.tb_next, length + 1
-        lengths.append(length)
-    assert len(set(lengths)) == 1
-
-
 @pytest.mark.parametrize(
     "settings",
     [{"retries": value} for value in (-1, 1.5, "3", True, None)]
@@ -191,46 +142,6 @@ def one(request: pytest.FixtureRequest) -> Drive:
         return run(calling) if request.param == "run" else await arun(calling, threaded=False)
 
     return one
-
-
-async def test_a_server_that_is_down_is_left_alone(server: LMServer, kind: str, one: Drive) -> None:
-    lm, patience, usage = model_of(server, kind), RetryPolicy(retries=2, backoff=0.0), Usage()
-    server.answer = lambda request: Reply(status=500)
-    called = []
-    for _ in range(4):
-        with pytest.raises(LMUnavailableError):
-            await one(lm, patience, usage)
-        called.append(server.calls)
-    assert called == [3, 6, 6, 6]
-    assert (usage.calls, usage.retries) == (6, 4)
-    # The next round finds out with a single call.
-    patience.begin()
-    for _ in range(2):
-        with pytest.raises(LMUnavailableError):
-            await one(lm, patience, usage)
-        assert server.calls == 7
-    # It is back, and gets all attempts again.
-    patience.begin()
-    server.answer = in_turn("Yes", Reply(status=500), Reply(status=500), "Yes")
-    for _ in range(2):
-        assert (await one(lm, patience, usage)).text == "Yes"
-    assert server.calls == 11
-
-
-async def test_whatever_a_model_from_elsewhere_raises_may_pass(one: Drive) -> None:
-    lm = OfOthers(RuntimeError("hiccup"), OSError(), StopIteration(), Completion(text="Yes"))
-    assert (await one(lm, RetryPolicy(backoff=0.0), Usage())).text == "Yes"
-    assert lm.calls == 4
-    with pytest.raises(LMUnavailableError, match="RuntimeError: hiccup"):
-        await one(OfOthers(RuntimeError("hiccup")), RetryPolicy(retries=0), Usage())
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, asyncio.CancelledError])
-def test_what_is_no_failure_goes_through(error: type[BaseException]) -> None:
-    lm = OfOthers(error())
-    with pytest.raises(error):
-        run(patiently(request_to(lm), RetryPolicy(), Usage()))
-    assert lm.calls == 1
 
 
 @pytest.mark.parametrize(
@@ -259,58 +170,6 @@ async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: M
 
 
 # workers
-
-
-class Crowd:
-    """Counts how many are inside at once."""
-
-    def __init__(self) -> None:
-        self.inside = self.most = 0
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self.inside += 1
-            self.most = max(self.most, self.inside)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self.inside -= 1
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-async def test_what_the_function_raises_comes_through_and_ends_the_work(workers: int) -> None:
-    done: list[int] = []
-
-    def fail(value: int, _: object = None) -> int:
-        done.append(value)
-        time.sleep(0.001)
-        if value == 2:
-            raise ZeroDivisionError("here")
-        return value
-
-    async def afail(value: int) -> int:
-        await asyncio.sleep(0)
-        return fail(value)
-
-    with pytest.raises(ZeroDivisionError, match="here"):
-        list(completed(fail, range(1000), workers))
-    until(lambda: own_threads() == 0)
-    assert len(done) < 500
-    done.clear()
-    with pytest.raises(ZeroDivisionError, match="here"):
-        _ = [value async for value in acompleted(afail, range(1000), workers)]
-    assert len(done) < 500
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_an_interruption_in_a_thread_comes_through(error: type[BaseException]) -> None:
-    def interrupt(value: int, _: object) -> int:
-        raise error
-
-    with pytest.raises(error):
-        list(completed(interrupt, range(4), 2))
 
 
 class Interrupted:
@@ -387,35 +246,3 @@ async def test_closing_early_ends_the_tasks() -> None:
         assert [await results.__anext__()] == [0]
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert len(started) <= 4 and set(cancelled) == set(started) - {0}
-
-
-async def test_cancelling_who_waits_ends_the_tasks() -> None:
-    crowd = Crowd()
-
-    async def work(value: int) -> int:
-        with crowd:
-            await asyncio.sleep(60)
-        return value
-
-    async def wait() -> list[int]:
-        return [value async for value in acompleted(work, range(10), 3)]
-
-    task = asyncio.create_task(wait())
-    while crowd.inside < 3:
-        await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 60)
-    assert crowd.inside == 0
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-async def test_a_call_that_somebody_else_cancelled_is_not_waited_for() -> None:
-    async def work(value: int) -> int:
-        raise asyncio.CancelledError
-
-    async def wait() -> list[int]:
-        return [value async for value in acompleted(work, range(4), 2)]
-
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(wait(), 60)

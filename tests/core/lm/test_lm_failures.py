@@ -74,13 +74,6 @@ def test_what_the_model_said_instead_is_shown() -> None:
     assert "could not be understood" in explanation.note and "Behalten, weil es passt." in explanation.note
 
 
-def test_the_length_of_answers_can_be_chosen() -> None:
-    lm = Own(script())
-    memory_with(LMVerifier(lm, max_tokens=333)).add(ITEMS)
-
-    assert {sent.max_tokens for sent in lm.sent} == {333}
-
-
 # what does not fit
 
 
@@ -154,7 +147,7 @@ async def test_a_model_that_fails_for_a_while_is_asked_again(error: Exception, a
     nothing_lost(memory, report, waiting=0)
 
 
-@pytest.mark.parametrize(("batch_size", "error"), [(1, AWAY), (1, STRANGE), (2, AWAY), (8, STRANGE)])
+@pytest.mark.parametrize(("batch_size", "error"), [(1, AWAY), (8, STRANGE)])
 async def test_a_model_that_fails_for_good_is_left_alone_after_two_calls(
     batch_size: int, error: Exception, add: Add
 ) -> None:

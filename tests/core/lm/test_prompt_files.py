@@ -63,7 +63,3 @@ def test_what_differs_stands_in_the_user_text(name: str) -> None:
     prompt = prompt_of(name)
     assert re.findall(r"\{\w+\}", prompt.user) and not re.findall(r"\{\w+\}", prompt.system)
     assert prompt.user.endswith("Answer in JSON.")
-
-
-def test_the_version_is_of_every_word() -> None:
-    assert len({prompt_of(name).version for name in NAMES}) == len(NAMES)

@@ -13,16 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Preference, Settings
+from epic_memory import EpicMemory, Preference
 from epic_memory.encoders import default_encoder
-from epic_memory.errors import DamagedError, InvalidInputError, LMError, ReadOnlyError, UnknownPreferenceError
+from epic_memory.errors import DamagedError, InvalidInputError, LMError, UnknownPreferenceError
 from epic_memory.lm import Completion
 from epic_memory.preferences.lm_reader import AspectReader, AspectReading
 from epic_memory.preferences.parser import parse_aspects
-from epic_memory.runtime.batching import unique_preferences
 from epic_memory.types import BuildReport
 from epic_memory.types.preferences import Aspects
-from epic_plugins.judging_memory import Prepared
 from helpers import HashEncoder, KeepAll, both, memory_of, settled
 from scripted import SEA, TRAIN, WINE, Own, Scripted, aspects_for, preference_read, verifier_of
 from tables import table
@@ -90,13 +88,6 @@ def test_a_model_reads_each_preference_once(tmp_path: Path) -> None:
     assert len(lm.read) == 4
 
 
-def test_a_memory_in_ram_tells_what_its_preferences_cost() -> None:
-    lm = Scripted()
-    report = made(lm).opening_report
-    assert (report.read, report.usage.calls, report.unread) == (2, 2, {})
-    assert made().opening_report == BuildReport()
-
-
 def test_what_sync_changes_is_in_the_opening_report(tmp_path: Path) -> None:
     lm = Scripted()
     opened(tmp_path / "m", lm, WINE).close()
@@ -110,13 +101,6 @@ def test_the_same_words_are_not_read_again() -> None:
     memory.preferences.replace(WINE, "Red  Wine")
     memory.preferences.replace("red wine", Preference(text=WINE, expires_at="2099-01-01T00:00:00Z"))
     assert lm.read == [WINE] and memory.preferences.aspects(WINE) == read_of(WINE)
-
-
-def test_preferences_that_bring_their_aspects_are_not_read() -> None:
-    lm = Scripted()
-    memory = made(lm, Preference(text=WINE, aspects=SAID), expansions="bundled")
-    memory.preferences.add(Preference(text=TRAIN, aspects={"avoided": ["flights"]}))
-    assert lm.read == [] and memory.preferences.aspects() == {WINE: SAID, TRAIN: Aspects(avoided=("flights",))}
 
 
 @pytest.mark.parametrize("way", ["no model", "parser"])
@@ -197,27 +181,6 @@ def test_a_stream_asks_again_once() -> None:
     assert lm.read.count(WINE) == asked + 1 and list(report.unread) == [WINE]
 
 
-def test_an_interruption_leaves_no_file(tmp_path: Path) -> None:
-    lm = Failing(WINE, error=KeyboardInterrupt())  # type: ignore[arg-type]
-    with pytest.raises(KeyboardInterrupt):
-        opened(tmp_path / "m", lm, WINE, TRAIN)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_reader_that_breaks_its_contract_is_no_reader() -> None:
-    verifier = KeepAll()
-
-    class Odd:
-        name = "odd"
-
-        def stream(self, preferences: Any) -> Any:
-            yield 0, "casinos"
-
-    verifier.aspect_reader = Odd()  # type: ignore[attr-defined]
-    with pytest.raises(Exception, match="AspectReading"):
-        memory_of(verifier=verifier)
-
-
 # edited
 
 
@@ -277,16 +240,6 @@ async def test_none_has_it_read_anew(model: bool) -> None:
         report = change(CASINO, None)
         report = report if isinstance(report, BuildReport) else await report
         assert memory.preferences.aspects(CASINO) == expected and report.read == report.usage.calls == int(model)
-
-
-def test_reading_anew_can_fail_and_is_asked_again() -> None:
-    lm = Failing(CASINO, answer="?")
-    memory = made(lm, Preference(text=CASINO, aspects=SAID))
-    report = memory.preferences.set_aspects(CASINO, None)
-    assert list(report.unread) == [CASINO] and memory.preferences.aspects(CASINO) == parse_aspects(CASINO)
-    lm.fails.clear()
-    memory.add(["a casino"])
-    assert memory.preferences.aspects(CASINO) == read_of(CASINO)
 
 
 def test_an_edit_takes_effect_in_the_next_search_also_elsewhere(tmp_path: Path) -> None:
@@ -359,16 +312,6 @@ def test_aspects_are_counted_and_checked(tmp_path: Path) -> None:
         opened(path)
 
 
-def test_under_a_budget(tmp_path: Path) -> None:
-    lm = Scripted()
-    with opened(tmp_path / "m", lm, WINE, budget="100 KB") as memory:
-        memory.add(f"red wine {n} " + "of a hill " * 20 for n in range(300))
-        memory.preferences.set_aspects(WINE, SAID)
-        memory.preferences.add(TRAIN)
-        assert memory.preferences.aspects() == {WINE: SAID, TRAIN: read_of(TRAIN)}
-        assert (tmp_path / "m").stat().st_size <= 100_000
-
-
 # untrusted text, and what models answer
 
 
@@ -437,30 +380,3 @@ def test_a_preference_with_aspects_goes_through_json_and_a_file(
     assert Preference(**said) == preference and hash(Preference(**said)) == hash(preference)
     memory = memory_of(preference)
     assert memory.preferences == [preference] and memory.preferences.aspects(WINE) == aspects
-
-
-def test_a_preference_without_aspects_is_as_before() -> None:
-    assert Preference(text=WINE).as_json() == WINE
-    ends = Preference(text=WINE, expires_at="2099-01-01T00:00:00+00:00")
-    assert set(ends.as_json()) == {"text", "id", "expires_at"}
-    assert Preference(text=WINE, aspects=SAID) != Preference(text=WINE)
-    assert unique_preferences([Preference(text=WINE, aspects=SAID)])[0].means(Preference(text=WINE))
-
-
-def test_what_ingestion_judges_by_has_the_aspects_that_are_given_and_asks_for_none() -> None:
-    prepared, lm, encoder = Prepared(), Scripted(), HashEncoder()
-    verifier = verifier_of(lm)
-
-    def memory(*preferences: Preference) -> EpicMemory:
-        return prepared.memory(preferences, encoder=encoder, settings=Settings(verifier=verifier))
-
-    plain, given = Preference(text=WINE), Preference(text=WINE, aspects=SAID)
-    for wanted in (plain, given, plain, Preference(text=WINE, aspects={"liked": ["port"]}), plain):
-        assert memory(wanted).preferences == [wanted]
-    assert lm.read == []
-
-
-def test_a_reader_of_the_file_cannot_edit(tmp_path: Path) -> None:
-    opened(tmp_path / "m", None, WINE).close()
-    with opened(tmp_path / "m", read_only=True) as memory, pytest.raises(ReadOnlyError):
-        memory.preferences.set_aspects(WINE, SAID)

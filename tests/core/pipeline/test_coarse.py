@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,9 @@ from hypothesis.extra import numpy as hnp
 
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import default_encoder
-from epic_memory.encoders.base import default_tau, taus_for_recall
 from epic_memory.errors import InvalidInputError
 from epic_memory.pipeline.coarse_filter import Expanded, coarse_filter, tau_for_keep_rate
 from epic_memory.types import Expansion, FloatArray
-from epic_memory.types.validation import checked_tau
 from epic_memory.verification import EmbeddedVerifier
 
 # Eighths: every product and sum is exact in float32, so a brute-force loop must agree to the last bit.
@@ -58,27 +55,6 @@ def test_a_pair_at_exactly_tau_passes_in_float32(tau: float) -> None:
     assert passing(np.array([[at], [below]], dtype=np.float32), np.ones((1, 1), dtype=np.float32), tau) == [0]
 
 
-@pytest.mark.parametrize("shapes", [((2, 3), (2, 4)), ((3,), (2, 3)), ((2, 3), (3,)), ((1, 2, 3), (2, 3))])
-def test_shapes_that_do_not_fit_are_refused(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-    items, preferences = (np.ones(shape, dtype=np.float32) for shape in shapes)
-
-    with pytest.raises(InvalidInputError, match=r"\(n, d\) and \(m, d\)"):
-        coarse_filter(items, preferences, 0.3)
-
-
-@pytest.mark.parametrize("tau", [1.5, -1.01, math.nan, math.inf, "0.3", None, True])
-def test_tau_must_be_a_cosine(tau: Any) -> None:
-    with pytest.raises(InvalidInputError, match="between -1 and 1"):
-        checked_tau(tau)
-    with pytest.raises(InvalidInputError, match="between -1 and 1"):
-        coarse_filter(units(2), units(2), tau)
-
-
-def test_tau_belongs_to_the_encoder() -> None:
-    assert default_tau(SimpleNamespace(tau=0.42)) == 0.42
-    assert default_tau(SimpleNamespace()) == 0.3
-
-
 @pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.2, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("rows", [1, 7, 1000])
 def test_a_keep_rate_lets_its_share_of_the_sample_pass(rate: float, rows: int) -> None:
@@ -86,15 +62,6 @@ def test_a_keep_rate_lets_its_share_of_the_sample_pass(rate: float, rows: int) -
     tau = tau_for_keep_rate(items, preferences, rate)
 
     assert len(passing(items, preferences, tau)) == max(1, round(rate * rows))
-
-
-@pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_a_keep_rate_lets_its_share_pass_of_preferences_with_expansions_too(rate: float) -> None:
-    items, preferences = units(200), units(2, seed=1)
-    expanded = [Expanded(units(6, seed=2), units(3, seed=3)), Expanded(units(0), units(0))]
-    tau = tau_for_keep_rate(items, preferences, rate, expanded)
-    assert len(passing(items, preferences, tau, expanded=expanded)) == round(rate * 200)
-    assert tau != tau_for_keep_rate(items, preferences, rate)
 
 
 @given(matrices(st.integers(1, 12)), matrices(st.integers(1, 4)), st.floats(0.01, 1.0))
@@ -105,12 +72,6 @@ def test_a_keep_rate_never_lets_less_than_its_share_pass(
 
     assert -1.0 <= tau <= 1.0
     assert len(passing(items, preferences, tau)) >= max(1, round(rate * len(items)))
-
-
-@pytest.mark.parametrize("rate", [0, -0.1, 1.01, 2, math.nan])
-def test_a_keep_rate_is_a_share(rate: float) -> None:
-    with pytest.raises(InvalidInputError, match="keep_rate"):
-        tau_for_keep_rate(units(3), units(2), rate)
 
 
 @pytest.mark.parametrize("shapes", [((0, 3), (2, 3)), ((2, 3), (0, 3)), ((2, 3), (2, 4))])
@@ -144,14 +105,6 @@ def test_each_preference_may_have_a_threshold_of_its_own() -> None:
     taus = np.array([0.3, -0.1, 0.1], dtype=np.float32)
     alone = [coarse_filter(items, preferences[[column]], tau) for column, tau in enumerate(taus.tolist())]
     assert np.array_equal(coarse_filter(items, preferences, taus), np.concatenate(alone, axis=1))
-
-
-def test_the_thresholds_by_recall_are_those_measured_and_between_them() -> None:
-    encoder = SimpleNamespace(recall_taus={0.8: (0.3, 0.2), 0.9: (0.2, 0.1)})
-    assert taus_for_recall(encoder, 0.9) == (0.2, 0.1)
-    assert taus_for_recall(encoder, 0.85) == pytest.approx((0.25, 0.15))
-    assert taus_for_recall(encoder, 0.99) == (0.2, 0.1)
-    assert taus_for_recall(SimpleNamespace(), 0.9) is None
 
 
 class Judge(EmbeddedVerifier):

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Preference, Settings
-from epic_memory.encoders import default_encoder
+from epic_memory import EpicMemory, Preference
 from epic_memory.errors import InvalidInputError, LMError, UnknownPreferenceError
 from epic_memory.lm import Completion
 from epic_memory.preferences.lm_reader import AspectReader
@@ -176,45 +175,6 @@ def test_a_model_has_to_be_there_to_be_asked_for() -> None:
 
 # what fails, and what is said in part
 
-NOTHING = [
-    "I cannot say.",
-    '{"decision": "Keep"}',
-    '{"liked": [], "avoided": [], "questions": ["..."]}',
-    LMError("gone"),
-]
-
-
-@pytest.mark.parametrize(
-    ("said", "preference"),
-    [
-        *((said, WINE) for said in NOTHING),
-        *((NOTHING[0], Preference(text=WINE, **given_one)) for given_one in ({"aspects": SAID}, {"expansion": OWN})),
-    ],
-    ids=str,
-)
-def test_what_fails_is_usable_reported_and_asked_again(tmp_path: Path, said: Any, preference: Any) -> None:
-    lm, given_one = Writing(), Preference.of(preference)
-    lm.says[WINE] = said
-    with opened(tmp_path / "m", lm, preference, TRAIN) as memory:
-        report = memory.opening_report
-        assert list(report.unread) == [WINE] == memory.preferences.unread and (report.read, report.expanded) == (1, 1)
-        assert memory.add(["red wine"]).unread.keys() == {WINE}
-        assert memory.preferences[0] == given_one
-        memory.file.export(tmp_path / "export.jsonl")
-    with imported(tmp_path / "export.jsonl", tmp_path / "n") as memory:
-        assert memory.preferences.unread == [WINE]
-    del lm.says[WINE]
-    with opened(tmp_path / "n", lm) as memory:
-        asked = len(lm.read)
-        report = memory.add(["night train"])
-        assert (report.read, report.expanded) == (given_one.aspects is None, given_one.expansion is None)
-        assert (
-            memory.preferences.aspects(WINE) == (given_one.aspects or read_of(WINE)) and memory.preferences.unread == []
-        )
-        assert memory.preferences.expansions(WINE) == (given_one.expansion or written_for(WINE))
-        memory.add(["red train"])
-        assert lm.read[asked:] == [WINE]
-
 
 def test_aspects_without_an_expansion_are_an_answer() -> None:
     lm = Writing()
@@ -350,19 +310,6 @@ async def test_async_does_as_sync() -> None:
     assert steps[6][:4] == (1, 1, {}, 1)
 
 
-def test_reading_the_aspects_anew_leaves_the_users_expansion() -> None:
-    lm = Writing()
-    memory = made(lm, Preference(text=WINE, expansion=OWN), TRAIN)
-    lm.says[TRAIN] = json.dumps(aspects_read(TRAIN))
-    for preference, expansion in ((WINE, OWN), (TRAIN, written_for(TRAIN))):
-        memory.preferences.set_aspects(preference, SAID)
-        memory.preferences.set_aspects(preference, None)
-        assert (
-            memory.preferences.aspects(preference) == read_of(preference)
-            and memory.preferences.expansions(preference) == expansion
-        )
-
-
 def test_without_a_model_none_removes_it() -> None:
     memory = made(None, Preference(text=WINE, aspects=SAID, expansion=OWN))
     report = memory.preferences.set_expansion(WINE, None)
@@ -370,14 +317,6 @@ def test_without_a_model_none_removes_it() -> None:
         timings=report.timings, tau=report.tau
     )
     assert memory.preferences.aspects(WINE) == SAID
-
-
-def test_what_was_discarded_is_looked_at_again_where_no_model_judges() -> None:
-    memory = EpicMemory(["I avoid hotels with casinos."], encoder=default_encoder(), settings=Settings(reserve=0))
-    memory.add(["The steam engine was improved by James Watt."])
-    assert memory.stats().counts["seen"] == 1
-    memory.preferences.set_expansion("I avoid hotels with casinos.", OWN)
-    assert memory.stats().counts["seen"] == 0
 
 
 def bad_expansions() -> list[Any]:

@@ -209,14 +209,6 @@ def test_an_unknown_id_forgets_nothing() -> None:
     assert (held.stats().counts, [hit.item.id for hit in held.search(WINE, k=50)], held.file.not_kept()) == before
 
 
-def test_forgetting_nothing_is_fine() -> None:
-    held = memory()
-    held.add(OTHERS[:3])
-    held.forget()
-    held.forget(Item(text="never seen"))
-    assert len(held) == 3
-
-
 @pytest.mark.parametrize("wrong", [None, 7, "", ["other1"], b"other1"])
 def test_what_is_no_item_cannot_be_forgotten(wrong: Any) -> None:
     held = memory()
@@ -234,14 +226,6 @@ def test_an_item_not_in_the_sample_is_forgotten_by_itself_only() -> None:
     assert held.add([SECRETS["far"]]).known == 1
     held.forget(SECRETS["far"])
     assert held.add([SECRETS["far"]]).known == 0
-
-
-def test_many_are_forgotten_at_once_also_under_a_budget(path: Path) -> None:
-    with memory(path, budget=400_000) as held:
-        held.add(OTHERS)
-        held.forget(*(item.id for item in OTHERS[:40]))
-        assert len(held) == 20 and held.file.verify() > 0
-        assert {hit.item.id for hit in held.search(WINE, k=100)} == {item.id for item in OTHERS[40:]}
 
 
 def test_a_forgotten_item_of_two_versions_is_gone_in_both(path: Path) -> None:
@@ -926,14 +910,6 @@ def test_the_next_change_removes_what_has_expired(
         held.file.verify()
     octets = path.read_bytes()
     assert b"Think of red wine" not in octets and b"because of red wine" not in octets
-
-
-def test_removing_a_preference_removes_what_has_expired_too(clock: Clock) -> None:
-    held = ending(None, clock)
-    clock.pass_by(2)
-    held.preferences.remove(SEA)
-    assert held.stats().counts["preferences"] == len(held) == 0
-    assert {hit.tier for hit in held.search(WINE, k=20)} == {"light"}
 
 
 def test_replacing_by_the_same_text_changes_the_time(path: Path, clock: Clock) -> None:

@@ -302,14 +302,6 @@ async def test_an_endless_stream_is_read_only_a_little_ahead(stream: Any, monkey
     assert len(taken) <= JUDGED_AT_ONCE + 1
 
 
-def test_what_a_slow_source_gave_does_not_wait_for_a_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 0.0)
-    taken: list[int] = []
-    judging = memory_of(Scripted()).judge(endless(taken))
-    next(judging)
-    assert len(taken) == 1
-
-
 def test_verdicts_come_in_order_and_the_report_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("epic_memory.runtime.batching._WAIT", 60.0)
     report = BuildReport()
@@ -326,12 +318,6 @@ def test_verdicts_come_in_order_and_the_report_grows(monkeypatch: pytest.MonkeyP
     assert report.entries == 160 and report.tau == 0.3
     assert {"embedding", "verification"} <= report.timings.keys()
     assert report.usage.calls == 160 and report.usage.prompt_tokens == 160 * 7
-
-
-def test_a_bar_counts_every_item(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(list(memory_of(Scripted()).judge(documents(20), progress=True))) == 100
-    shown = capsys.readouterr()
-    assert "100/100" in shown.err and shown.out == ""
 
 
 # nothing is taken in, but what a model said is remembered
@@ -362,13 +348,6 @@ async def test_what_was_decided_is_not_asked_again(judge: Judge) -> None:
 
 
 # undecided
-
-
-async def test_an_answer_that_says_nothing_is_shown(judge: Judge) -> None:
-    report = BuildReport()
-    judged = await judge(memory_of(Scripted(lambda _: "Perhaps.")), [Item(id="a", text="red wine")], report=report)
-    assert [one.verdict.decision for one in judged] == [Decision.UNDECIDED]
-    assert report.answers == {"a": "Perhaps."} and judged[0].verdict.answer == "Perhaps."
 
 
 @pytest.mark.parametrize("block", [None, 2])

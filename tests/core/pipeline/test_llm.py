@@ -6,8 +6,7 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,13 @@ from epic_learn import forms
 from epic_learn.forms import fill
 from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError, LMUnavailableError
-from epic_memory.lm import LanguageModel, Message, OllamaLM
+from epic_memory.lm import OllamaLM
 from epic_memory.lm.budget import BudgetedLM, ModelBudget
 from epic_memory.types import Stance
-from helpers import Clock, method, settled
+from helpers import Clock, method
 from lm_servers import LMServer, Reply
-from minds import CHAT, FORM, Mind, plain_message
-from scripted import Own, answer_to, forget_environment, instruction_for, read_prompt, until
+from minds import CHAT, FORM, Mind
+from scripted import Own, forget_environment, instruction_for, until
 
 BEANS, TRAINS = PREFERENCES = ["I like to cook with beans.", "I travel by train."]
 ITEMS = [f"Note {number} of a stew of beans, eaten on a train." for number in range(24)]
@@ -182,12 +181,6 @@ def test_what_is_left_over_waits_is_reported_and_is_taken_up(
         assert awaited(is_async, memory, "retry").kept == waiting
         assert wanted(memory)
     assert set(mind.answered.values()) == {1}
-
-
-def test_what_opening_a_memory_used_is_counted_at_once(mind: Mind, path: Path) -> None:
-    with opened(path, mind, 3) as memory:
-        assert mind.asked == 2
-        assert str(memory.stats().model_use).startswith("2 calls, ")
 
 
 def test_stats_name_the_model_that_verified(mind: Mind, path: Path) -> None:
@@ -386,31 +379,6 @@ def test_a_server_that_fails_loses_nothing_and_is_asked_nothing_twice(
             assert {id_: memory.explain(id_).entries for id_ in held} == held
             assert mind.asked == before
     assert set(mind.answered.values()) == {1}
-
-
-def test_a_model_that_contradicts_itself_is_believed_once(path: Path) -> None:
-    said: Counter[Stance] = Counter()
-
-    def turn(chunk: str, preference: str) -> Stance:
-        stance = Stance.CONFLICTS if said.total() % 2 else Stance.SUPPORTS
-        said[stance] += 1
-        return stance
-
-    def answer(messages: Sequence[Message]) -> str:
-        plain = [plain_message(message) for message in messages]
-        return answer_to(read_prompt(plain), turn)
-
-    lm: LanguageModel = Own(answer)
-    options: dict[str, Any] = {"llm": lm, "aspects": "parser", "tau": -1.0, "on_demand": 60.0}
-    stances = []
-    for _ in range(3):
-        with EpicMemory.open(path, PREFERENCES, **settled(**options)) as memory:
-            memory.add(ITEMS[:4])
-            memory.search("Which stew of beans should I cook?")
-            entries = [entry for item in memory.items() for entry in memory.explain(item.id).entries]
-            stances.append(sorted((entry.instruction, entry.stance) for entry in entries))
-    assert stances[0] == stances[1] == stances[2] and len(stances[0]) == 8
-    assert said.total() == 8
 
 
 # a memory that was built without a model

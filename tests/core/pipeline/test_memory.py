@@ -138,12 +138,6 @@ def test_a_new_version_that_is_not_kept_takes_the_old_one_away() -> None:
     assert len(memory) == 0 and [(hit.item.text, hit.tier) for hit in memory.search("wine")] == [("blue sky", "light")]
 
 
-def test_of_several_versions_in_one_call_the_last_counts() -> None:
-    memory = memory_of()
-    memory.add([Item(id="a", text="red wine first"), Item(id="a", text="red wine last")])
-    assert texts(memory.search("wine")) == ["red wine last"]
-
-
 @pytest.mark.parametrize(
     ("given", "kept"),
     [("red wine", 1), (Item(text="red wine"), 1), (iter(wines(3)), 3), ({"red wine", "more wine"}, 2), ([], 0)],
@@ -305,14 +299,6 @@ def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
         assert memory.tau == tau
     with EpicMemory.open(path, encoder=HashEncoder()) as memory:
         assert memory.tau == tau
-
-
-def test_what_keep_rate_left_out_is_known_when_it_comes_again() -> None:
-    memory = memory_of(keep_rate=0.2, reserve=0)
-    texts = [f"note {n} {'wine' * (n % 5 == 0)}" for n in range(100)]
-    discarded = memory.add(texts)
-    again = memory.add(texts)
-    assert (again.known, again.new) == (100 - discarded.kept, 0)
 
 
 def test_keep_rate_on_a_small_sample_warns() -> None:

@@ -17,7 +17,7 @@ import pytest
 from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.background import Background
-from epic_memory.types import Alignment, Candidate, Decision, Hits, Item, Preference, Stance, Verdict
+from epic_memory.types import Alignment, Candidate, Decision, Hits, Preference, Stance, Verdict
 from epic_memory.types.preferences import Expansion
 from epic_memory.verification.base import BaseVerifier
 from helpers import settled
@@ -154,16 +154,6 @@ def test_what_the_model_answers_while_the_memory_closes_is_kept(model: Model, pa
     assert not again.asked
 
 
-def test_what_was_judged_is_kept_for_good(model: Model, path: Path) -> None:
-    with memory_of(model, 60.0, path) as memory:
-        first = found(memory)
-    again = Model()
-    with memory_of(again, 60.0, path) as memory:
-        assert stances(found(memory)) == stances(first)
-        assert found(memory, question="Until when is the toaster under guarantee?")
-    assert not {MERINO, COTTON} & {text for text, _ in again.asked}
-
-
 def test_what_is_discarded_stays_and_is_not_asked_about_again(model: Model, path: Path) -> None:
     question = "Which rug is best for somebody who is allergic to wool?"
     with memory_of(model, 60.0, path) as memory:
@@ -222,25 +212,6 @@ def test_without_a_model_nothing_is_judged_later() -> None:
 def test_a_time_that_is_none_is_refused(given: object) -> None:
     with pytest.raises(InvalidInputError, match="on_demand"):
         EpicMemory(settings=Settings(on_demand=given))  # type: ignore[arg-type]
-
-
-def test_an_item_that_is_forgotten_while_a_new_preference_is_matched_with_it_does_not_come_back(model: Model) -> None:
-    with EpicMemory([WOOL], settings=Settings(verifier=model, tau=-1.0)) as memory:
-
-        def preference_comes() -> None:
-            memory.preferences.add("I work at night.")
-            model.meanwhile = item_goes
-
-        def item_goes() -> None:
-            if memory.file.entries(["merino"]):
-                memory.forget("merino")
-            else:
-                model.meanwhile = item_goes
-
-        model.meanwhile = preference_comes
-        memory.add([Item(id="merino", text=MERINO), Item(id="cotton", text=COTTON)])
-        assert [item.id for item in memory.items()] == ["cotton"]
-        assert len(memory.file.entries(["cotton"])["cotton"]) == 2
 
 
 def test_verdicts_wait_for_another_process_that_writes_and_no_search_does(model: Model, path: Path) -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from epic_apps.cli.sources import Sources
 from epic_langchain import EpicVectorStore
 from epic_memory import EpicMemory, Item, Settings
-from epic_memory.types.items import content_of
 from helpers import KeepAll
 from tables import table
 
@@ -65,16 +62,3 @@ def test_a_verifier_reads_the_title() -> None:
     memory.add([Item(text="Ten bottles left.", metadata={"title": "Red wine"})])
     assert "Red wine\nTen bottles left." in memory.context("Which red wine is left?")
     assert memory.search("red wine")[0].item.text == "Ten bottles left."
-
-
-@pytest.mark.parametrize(
-    ("text", "metadata"), [*table(__file__, "what_has_no_title_is_its_text"), ("a note", {"title": "x" * 5_000})]
-)
-def test_what_has_no_title_is_its_text(text: str, metadata: dict[str, object]) -> None:
-    assert content_of(text, metadata) == text
-
-
-@given(st.text(), st.dictionaries(st.sampled_from(["title", "subject", "file_name", "file_path", "source"]), st.text()))
-def test_a_title_only_adds_one_line(text: str, metadata: dict[str, str]) -> None:
-    content = content_of(text, metadata)
-    assert content == text or content.partition("\n")[2] == text

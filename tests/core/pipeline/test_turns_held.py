@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from epic_learn import aadd_conversation, add_conversation
-from epic_memory import EpicMemory, Filter, Item, SearchOptions
-from epic_memory.encoders import default_encoder
+from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import InvalidInputError
 from helpers import memory_of
 
@@ -137,12 +135,3 @@ def test_metadata_that_cannot_be(metadata: Any) -> None:
     with pytest.raises(InvalidInputError):
         add_conversation(memory, [{"role": "user", "content": "red wine"}], metadata=metadata)
     assert len(memory) == 0
-
-
-def test_the_embedded_parts_keep_what_matters() -> None:
-    memory = EpicMemory(["I follow a strict vegan diet."], encoder=default_encoder())
-    said: Sequence[dict[str, str]] = [{"role": "user", "content": "I cooked a vegan lentil stew."}]
-    assert add_conversation(memory, said, metadata={"session_id": "a"}).kept == 1
-    assert memory.search("dinner", filter=Filter.eq("session_id", "a")) and not memory.search(
-        "dinner", filter=Filter.eq("session_id", "b")
-    )

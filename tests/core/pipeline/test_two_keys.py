@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import pytest
-
 from epic_memory import EpicMemory, SearchOptions, Settings, Stance
-from epic_memory.storage.vector_index import VectorTable
-from epic_memory.text.lexical_index import LexicalIndex
 from helpers import HashEncoder, KeepAll, settled
 
 WINE = "red wine"
@@ -79,36 +74,6 @@ def test_texts_that_say_the_same_do_not_take_the_place_of_others() -> None:
     memory.add(["red wine red wine Porto", "red wine Porto red wine", "red grapes Porto"])
     texts = [hit.item.text for hit in memory.search("red wine Porto", k=2)]
     assert "red grapes Porto" in texts
-
-
-def test_a_lexical_index_counts_rare_words() -> None:
-    index = LexicalIndex()
-    index.add((row, f"common text number {row}") for row in range(30))
-    index.add([(99, "common text about Reykjavik")])
-    assert [(rows.tolist(), share) for rows, share in index.shares("common Reykjavik")] == [([99], pytest.approx(1.0))]
-    index.add([(100, "Reykjavik once more")])
-    assert [rows.tolist() for rows, _ in index.shares("Reykjavik")] == [[99, 100]]
-    index.remove([99, 100])
-    assert index.shares("Reykjavik") == []
-    assert index.shares("") == []
-
-
-def test_a_vector_table_holds_rows_through_changes() -> None:
-    table = VectorTable(3)
-    rng = np.random.default_rng(0)
-    held: dict[int, Any] = {}
-    for step in range(300):
-        row = int(rng.integers(0, 120))
-        if step % 3 == 2:
-            table.remove([row])
-            held.pop(row, None)
-        else:
-            held[row] = rng.standard_normal(3).astype(np.float32)
-            table.add([row], held[row][None, :])
-    assert sorted(table.rows.tolist()) == sorted(held) and len(table) == len(held)
-    for row, place in zip(held, table.places(list(held)), strict=True):
-        assert np.array_equal(table.vectors[place], held[row])
-    assert table.places([10_000]) == [-1]
 
 
 def test_a_text_that_was_shortened_is_not_remembered_as_it_was() -> None:

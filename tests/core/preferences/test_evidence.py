@@ -19,9 +19,7 @@ from epic_memory.preferences.evidence import (
     embed_aspects,
     embedding_aspects,
     features,
-    highest_two,
     stance_scores,
-    worded,
 )
 from epic_memory.runtime.effects import arun
 from epic_memory.text.stems import words_of
@@ -99,25 +97,6 @@ def test_a_phrase_that_denies_is_said_by_a_text_that_denies_it() -> None:
     assert said(preference, "a cake")["liked_denied"] == 0.0
 
 
-def test_a_phrase_that_denies_is_avoided_where_a_text_denies_it() -> None:
-    without, with_sugar = by_words(avoiding("zorb-free"), "a zorb-free cake", "a cake with zorbs")
-    assert without < with_sugar
-
-
-def test_a_phrase_without_words_is_never_said() -> None:
-    assert said(liking("the of and"), "the of and")["liked_said"] == 0.0
-    assert said(liking("🙂"), "🙂")["liked_said"] == 0.0
-
-
-def test_opposites_stand_against_what_is_liked_and_for_what_is_avoided() -> None:
-    assert said(avoiding("high zorb"), "a place of low zorb")["avoided_instead_said"] == 1.0
-    assert said(liking("low zorb"), "a place of high zorb")["liked_instead_said"] == 1.0
-    low, high = by_words(avoiding("high zorb"), "a place of low zorb", "a place of high zorb")
-    assert low > high
-    low, high = by_words(liking("low zorb"), "a place of low zorb", "a place of high zorb")
-    assert low > high
-
-
 def test_the_lexicon_knows_kinds_and_what_is_taken_instead() -> None:
     meat = said(avoiding("meat"), "a steak")
     assert meat["avoided_kinds_said"] >= 1.0
@@ -154,28 +133,6 @@ async def test_several_preferences_are_encoded_in_one_call_and_keep_their_own_al
         assert_same(there, here)
     assert not fake.sync_threads
     assert embed_aspects(encoder, []) == await arun(embedding_aspects(fake, [])) == []
-
-
-def test_edited_aspects_are_what_is_looked_for() -> None:
-    stated = Preference(text="I love zorbs.", aspects=Aspects(avoided=("zorbs",), firmness=1.0))
-    assert one_side(stated).aspects.avoided == ("zorbs",)
-    assert by_words(stated, "a zorb")[0] < 0.0 < by_words(Preference(text="I love zorbs."), "a zorb")[0]
-
-
-TEXTS = [
-    "A small hotel without a casino.",
-    "A hotel with a casino and slot machines.",
-    "A bank.",
-    "素食餐厅",
-    "...",
-    "A vegan dinner, gluten-free; no nuts.",
-]
-
-
-def test_a_text_leans_the_same_alone(encoder: StaticEncoder) -> None:
-    together = leaning(encoder, "I avoid meat.", "dinner", TEXTS)
-    alone = [leaning(encoder, "I avoid meat.", "dinner", [text])[0] for text in TEXTS]
-    np.testing.assert_allclose(together, alone, atol=1e-4)
 
 
 @given(
@@ -240,43 +197,3 @@ PHRASES = {"questions": ("Which zorb?",), "follows": ("a red zorb", "zorb parks"
 def expanding(source: str = "user") -> Preference:
     expansion = Expansion(**PHRASES, source=source)  # type: ignore[arg-type]
     return Preference(text="I love zorbs.", aspects=Aspects(liked=("zorbs",)), expansion=expansion)
-
-
-@pytest.mark.parametrize("source", ["user", "model", "bundled"])
-def test_an_expansion_is_embedded_part_by_part(source: str) -> None:
-    encoder = HashEncoder()
-    encoder.borrow = True
-    sides = one_side(expanding(source), encoder)
-    assert (sides.follows, sides.borrowed) == (2, source == "bundled")
-    np.testing.assert_array_equal(sides.questions, encoder.encode(PHRASES["questions"]))
-    np.testing.assert_array_equal(sides.expanded, encoder.encode([*PHRASES["follows"], *PHRASES["breaks"]]))
-    plain = one_side(liking("zorbs"))
-    np.testing.assert_array_equal(sides.vectors, plain.vectors)
-    assert len(plain.questions) == len(plain.expanded) == plain.follows == 0
-    assert not plain.borrowed
-
-
-def test_the_words_of_texts_may_be_weighed_before() -> None:
-    texts, encoder = ["a zorb", "without zorbs", "blue sky", ""], HashEncoder()
-    sides = one_side(expanding())
-    vectors, q = encoder.encode([*texts[:3], "-"]), encoder.vector("which zorb")
-    rest = vectors @ sides.vectors.T, vectors @ q, sides.vectors @ q, vectors @ sides.expanded.T
-    said = [words_of(text) for text in texts]
-    weighed = np.array([worded(sides, one) for one in said], dtype=np.float32)
-    np.testing.assert_array_equal(stance_scores(sides, weighed, *rest), stance_scores(sides, said, *rest))
-    assert weighed[0] > weighed[2] == weighed[3] == 0.0 > weighed[1]
-
-
-def test_the_squared_share_is_of_the_fullest_phrase() -> None:
-    preference = liking("blue zorbs", "green qwuz tables")
-    assert said(preference, "a zorb")["liked_said"] == pytest.approx(1 / 2**2)
-    assert said(preference, "green qwuz and a zorb")["liked_said"] == pytest.approx((2 / 3) ** 2)
-    assert said(preference, "blue zorbs and qwuz")["liked_said"] == 1.0
-    assert said(preference, "nothing of that")["liked_said"] == 0.0
-
-
-@given(rows=st.integers(0, 5), columns=st.integers(0, 6), seed=st.integers(0, 2**16))
-def test_the_mean_of_the_two_highest(rows: int, columns: int, seed: int) -> None:
-    cosines = np.random.default_rng(seed).uniform(-1, 1, size=(rows, columns)).astype(np.float32)
-    expected = [np.sort(row)[-2:].mean() if columns else 0.0 for row in cosines]
-    np.testing.assert_allclose(highest_two(cosines), np.array(expected), atol=1e-6)

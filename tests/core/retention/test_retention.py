@@ -118,34 +118,7 @@ class TestChoose:
         assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 99, 2).tolist() == [0]
         assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 99, 10).tolist() == []
 
-    @given(count=st.integers(0, 40), seed=st.integers(0, 2**20), needed=st.integers(-5, 5000), floor=st.integers(0, 12))
-    def test_against_a_walk_entry_by_entry(self, count: int, seed: int, needed: int, floor: int) -> None:
-        entries = any_held(count, seed)
-        generator = np.random.default_rng(seed)
-        order, sizes = generator.permutation(count), generator.integers(0, 200, size=count)
-        left = {group: int((entries.preferences == group).sum()) for group in set(entries.preferences.tolist())}
-        expected, freed = [], 0
-        for position in order.tolist():
-            group = int(entries.preferences[position])
-            if freed < needed and left[group] > floor:
-                expected.append(position)
-                freed += int(sizes[position])
-                left[group] -= 1
-        assert choose(order, entries, sizes, needed, floor).tolist() == expected
-
     @pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [0, 1, 3], [0, 1, 2, 2]])
     def test_an_order_that_is_none_is_refused(self, order: list[int]) -> None:
         with pytest.raises(InvalidInputError, match="each of the 3 positions once"):
             choose(np.array(order), held(3), np.ones(3, dtype=np.int64), 1, 0)
-
-    def test_what_is_needed_is_more_than_there_is(self) -> None:
-        assert choose(np.arange(2), held(2), np.array([1, 1]), 100, 0).tolist() == [0, 1]
-        assert choose(np.arange(0), held(0), np.array([], dtype=np.int64), 100, 0).tolist() == []
-
-    def test_sizes_and_floors_below_zero_are_refused(self) -> None:
-        with pytest.raises(InvalidInputError, match="sizes"):
-            choose(np.arange(2), held(2), np.array([1, -1]), 1, 0)
-        with pytest.raises(InvalidInputError, match="sizes"):
-            choose(np.arange(2), held(2), np.array([1]), 1, 0)
-        with pytest.raises(InvalidInputError, match="floor"):
-            choose(np.arange(2), held(2), np.array([1, 1]), 1, -1)

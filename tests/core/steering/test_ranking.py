@@ -89,24 +89,6 @@ def test_where_a_question_recalls_a_stance_changes_nothing() -> None:
     assert ranked(texts, decide=False) == pytest.approx([0.6, 0.5])
 
 
-def test_what_suits_a_preference_that_matters_counts_as_nearer_to_the_topic() -> None:
-    assert fits({ALLERGIC.id: 0.8}) == pytest.approx([0.16, 0.0, 0.0, 0.0])
-
-
-def test_what_suits_counts_as_nearer_too_where_a_relevant_text_conflicts_with_the_same_preference() -> None:
-    assert fits({}) == [0.0, 0.0, 0.0, 0.0]
-    assert fits({}, relevant=1) == pytest.approx([0.2, 0.0, 0.0, 0.0])
-    assert fits({}, relevant=3) == fits({}, relevant=1, decide=False) == [0.0, 0.0, 0.0, 0.0]
-
-
-def fits(weights: Mapping[str, float], relevant: int | None = None, *, decide: bool = True) -> list[float]:
-    """What four texts gain for the threshold, one of which may be relevant by its topic."""
-    texts = [{ALLERGIC.text: Stance.SUPPORTS}, {ALLERGIC.text: Stance.CONFLICTS}, {RATHER.text: Stance.SUPPORTS}, {}]
-    verdicts = Verdicts.of(texts, BOTH, weights, decide)  # type: ignore[arg-type]
-    found: list[float] = verdicts.fits(np.arange(len(texts)) == relevant).tolist()
-    return found
-
-
 def alignments(**stances: str) -> str:
     return json.dumps([{"preference": preference, "stance": stance} for preference, stance in stances.items()])
 

@@ -13,19 +13,11 @@ from hypothesis import strategies as st
 
 from epic_memory import EpicMemory, Preference, QuerySteering, Settings
 from epic_memory.encoders import StaticEncoder, default_encoder
-from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.preferences.library import borrowed
-from epic_memory.runtime.effects import arun, run
+from epic_memory.runtime.effects import arun
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.steering.question_kind import question_kind
-from epic_memory.steering.relevance import (
-    SAMPLES,
-    Nearness,
-    center,
-    default_relevant,
-    encoding_samples,
-    known_samples,
-)
+from epic_memory.steering.relevance import SAMPLES, known_samples
 from epic_memory.steering.signed import Chosen
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import Mode
@@ -96,21 +88,6 @@ def assert_same(one: SteeredQuery, other: SteeredQuery) -> None:
 # what it is made of
 
 
-def test_nearness_is_how_much_nearer_than_everyday_texts_a_direction_is(encoder: StaticEncoder) -> None:
-    vectors = encoder.encode([Preference.of(wish).text for wish in WISHES])
-    background = run(encoding_samples(encoder))
-    whole = Nearness(vectors, embed_aspects(encoder, WISHES), background)
-    np.testing.assert_allclose(whole.of(background).mean(axis=0), 0.0, atol=1e-6)
-    z = encoder.encode(QUERIES)
-    # Directions by themselves and together, preferences by themselves and together.
-    np.testing.assert_allclose(whole.of(z), np.stack([whole.of(one) for one in z]), atol=1e-6)
-    each = [Nearness(vectors[n : n + 1], embed_aspects(encoder, [wish]), background) for n, wish in enumerate(WISHES)]
-    np.testing.assert_allclose(whole.of(z), np.hstack([one.of(z) for one in each]), atol=1e-6)
-    # Without an expansion a preference is as near as its own words.
-    bare = Nearness(vectors[-1:], embed_aspects(encoder, ["I like plings."], borrow=False), background)
-    np.testing.assert_allclose(bare.of(z)[:, 0], (z - background.mean(axis=0)) @ vectors[-1], atol=1e-6)
-
-
 def test_an_expansion_makes_its_questions_near(encoder: StaticEncoder) -> None:
     expansion = Expansion(
         questions=("Where should I stay in Las Vegas?",), follows=("a quiet guesthouse",), breaks=("slot machines",)
@@ -122,6 +99,18 @@ def test_an_expansion_makes_its_questions_near(encoder: StaticEncoder) -> None:
             for one in (None, expansion)
         )
         assert after > before
+
+
+def test_an_expansion_speaks_for_what_follows_it_and_against_what_breaks_it(encoder: StaticEncoder) -> None:
+    expansion = Expansion(follows=("museum visits", "library mornings"), breaks=("slot machines", "roulette tables"))
+    texts = ["Mornings in the library, then a museum visit.", "Evenings of roulette tables and slot machines."]
+    (with_it, without) = (
+        QuerySteering(encoder, [Preference(text="I have views on holidays.", expansion=one)], floor=-1.0, borrow=False)
+        for one in (expansion, None)
+    )
+    first, second = with_it.score("Where should I go on holiday?", texts)
+    plain, other = without.score("Where should I go on holiday?", texts)
+    assert first - second > plain - other + 0.05
 
 
 # what a query asks for
@@ -141,15 +130,6 @@ def test_a_preference_steers_who_chooses_more_than_who_recalls_or_chats(
     steering = QuerySteering(encoder, ["I love spicy food in small restaurants."])
     assert asked(steering, choice).strength > 0.6
     assert asked(steering, other).strength < 0.3
-
-
-def test_a_preference_about_explanations_steers_who_asks_why(encoder: StaticEncoder) -> None:
-    steering = QuerySteering(encoder, [*PREFERENCES, "I prefer explanations that focus on evolution."])
-    for question in ("Why did feathers evolve?", "How did evolution make whales?"):
-        chosen = asked(steering, question)
-        assert chosen.rows == [len(PREFERENCES)] and chosen.strength > 0.8
-    for choice in ("Which hotel should I book?", "What should I cook for dinner?"):
-        assert len(PREFERENCES) not in asked(steering, choice).rows
 
 
 def test_what_names_nothing_is_steered_in_part_at_most(encoder: StaticEncoder) -> None:
@@ -189,40 +169,6 @@ def test_candidates_that_are_about_something_else_weaken_a_preference(encoder: S
     assert names(alone) == {HOTELS} and alone.strength > 0.9 and among.strength < 0.3
     trains = ["A night train to Rome leaves at ten.", "The flight to Rome takes two hours.", "A railway to Milan."]
     assert TRAINS in names(steering.steer_vector(q, candidates=encoder.encode(trains)))
-
-
-def test_what_is_taken_instead_brings_in_what_is_avoided(encoder: StaticEncoder) -> None:
-    # No candidate says it, but the lexicon knows what one takes instead.
-    steering, q = QuerySteering(encoder, ["I don't eat meat."]), encoder.encode(["Something for tonight?"])[0]
-    dishes = ["Lentil curry with rice.", "Grilled tofu on noodles.", "A bean stew with chickpeas."]
-    assert not names(steering.steer_vector(q))
-    assert names(steering.steer_vector(q, candidates=encoder.encode(dishes)))
-
-
-def test_only_the_candidates_nearest_to_the_query_count(encoder: StaticEncoder) -> None:
-    steering, q = QuerySteering(encoder, PREFERENCES), encoder.encode(["Which hotel should I book?"])[0]
-    rooms = [f"A hotel with {n} rooms." for n in range(9)]
-    every = encoder.encode([*LODGINGS, *ENGINES, *rooms, *(f"Track {n}." for n in range(20))])
-    nearest = every[np.argsort(-(every @ q))]
-
-    def chances(candidates: FloatArray) -> dict[str, float]:
-        return {one.text: chance for one, chance in steering.choose(q, candidates=candidates).matters}
-
-    assert chances(every) == pytest.approx(chances(nearest[:8]), abs=1e-5)
-    for others in (nearest[:7], nearest[1:9]):
-        assert chances(others) != pytest.approx(chances(nearest[:8]), abs=1e-7)
-    # What is much further than the nearest one says nothing, however few there are.
-    axes = np.eye(4, dtype=np.float32)
-    hashed, query = QuerySteering(HashEncoder(4), ["a"], vectors=axes[1:2]), axes[0]
-    near, within, beyond = (
-        np.array([cosine, np.sqrt(1 - cosine**2), 0.0, 0.0], dtype=np.float32) for cosine in (0.9, 0.71, 0.69)
-    )
-    ((_, alone),), ((_, two),), ((_, same),) = (
-        hashed.choose(query, candidates=np.stack(some)).matters for some in ([near], [near, within], [near, beyond])
-    )
-    assert same == alone < two
-    both = near + within
-    np.testing.assert_allclose(center(query, np.stack([near, within])), both / np.linalg.norm(both), atol=1e-6)
 
 
 # whatever the order
@@ -293,17 +239,6 @@ def test_odd_vectors_give_finite_numbers(candidates: FloatArray) -> None:
             assert np.isfinite(steering.score_texts(query, ["a casino"] * len(candidates), candidates)).all()
 
 
-def test_candidates_that_cancel_out_say_no_more_than_the_query() -> None:
-    query = np.roll(AXIS, 3)
-    steering = QuerySteering(HashEncoder(4), ["I like zorbs.", "I avoid fleems."], floor=-1.0)
-    assert_same(
-        steering.steer_vector(query, candidates=ODD["cancelling"]), steering.steer_vector(query, candidates=query[None])
-    )
-
-
-# encoders
-
-
 def matters_at(cosine: float, encoder: HashEncoder, *, candidates: bool = False) -> tuple[float, float]:
     """How much a preference of a given similarity to a query matters."""
     query = np.eye(1, encoder.dimension, dtype=np.float32)[0]
@@ -328,13 +263,7 @@ def test_what_is_as_much_nearer_with_another_encoder_is_as_relevant() -> None:
         assert steered[0] == steered[1] != pytest.approx(strength, abs=0.01)
 
 
-def test_texts_are_relevant_a_little_above_the_floor_or_from_where_the_encoder_says() -> None:
-    encoder = HashEncoder()
-    assert default_relevant(encoder) == -1.0
-    del encoder.relevant
-    encoder.floor = 0.37
-    assert default_relevant(encoder) == pytest.approx(0.42)
-    assert default_relevant(object()) == pytest.approx(0.25)
+# encoders
 
 
 class Unreferable:
@@ -357,15 +286,6 @@ class Unreferable:
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         return await self.inner.aencode(texts)
-
-
-class Unhashable(HashEncoder):
-    """An encoder that compares by its weights, and has no hash."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unhashable) and self.fingerprint == other.fingerprint
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 async def test_an_encoder_that_cannot_be_kept_works() -> None:
@@ -391,16 +311,6 @@ async def test_an_encoder_that_cannot_be_kept_works() -> None:
     assert {encoder.texts[text] for text in SAMPLES} == {3}
 
 
-def test_encoders_that_are_equal_are_asked_each() -> None:
-    small, large = Unhashable(8), Unhashable(16)
-    assert small == large
-    for encoder in (small, large):
-        QuerySteering(encoder, PREFERENCES).steer("hotels")
-        found = known_samples(encoder)
-        assert found is not None and found.shape[1] == encoder.dimension
-    assert {small.texts[text] for text in SAMPLES} == {1}
-
-
 async def test_what_steering_has_to_know_of_an_encoder_is_embedded_once_and_goes_with_it() -> None:
     encoder = HashEncoder()
     for number in range(2):
@@ -420,17 +330,6 @@ async def test_what_steering_has_to_know_of_an_encoder_is_embedded_once_and_goes
     del other
     gc.collect()
     assert gone() is None
-
-
-def test_other_modes_and_no_preferences_ask_nothing_of_an_encoder() -> None:
-    cases: list[tuple[Mode, Sequence[str]]] = [("paper", PREFERENCES), ("off", PREFERENCES), ("signed", ())]
-    for mode, preferences in cases:
-        encoder = HashEncoder()
-        steering = QuerySteering(encoder, preferences, mode)
-        run(steering.preparing())
-        steering.steer("hotels")
-        steering.score("hotels", ["a casino"])
-        assert set(encoder.texts) == {*preferences, "hotels", "a casino"}
 
 
 # asynchronously

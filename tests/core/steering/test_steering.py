@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from epic_memory import Preference, QuerySteering
 from epic_memory.encoders import StaticEncoder, default_encoder
 from epic_memory.errors import InvalidInputError
-from epic_memory.preferences.evidence import AspectEmbeddings, worded
-from epic_memory.preferences.parser import parse_aspects
 from epic_memory.runtime.effects import run
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
-from epic_memory.steering.question_kind import QuestionKind, question_kind
-from epic_memory.text.stems import words_of
+from epic_memory.steering.question_kind import QuestionKind
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import Mode
 from epic_memory.types.preferences import Aspects
@@ -92,22 +89,6 @@ def steered_by(*stated: tuple[float, Preference], floor: float | None = 0.0) -> 
 
 def names(steered: SteeredQuery) -> list[str]:
     return [chosen.preference.text for chosen in steered.preferences]
-
-
-def found_by(
-    steering: QuerySteering, question: str, topics: Sequence[float], texts: Sequence[str], lowest: float = -1.0
-) -> FloatArray:
-    """What `score_found` says of texts of known topics, evidence against a preference counting from `lowest` on."""
-    said = [words_of(text) for text in texts]
-
-    def counted(_: Preference, sides: AspectEmbeddings) -> FloatArray:
-        return np.array([worded(sides, one) for one in said], dtype=np.float32)
-
-    q, vectors = steering.encoder.encode([question])[0], steering.encoder.encode(texts)
-    bounds = np.full(len(texts), lowest, dtype=np.float32), np.ones(len(texts), dtype=np.float32)
-    return steering.score_found(
-        q, np.array(topics, dtype=np.float32), vectors, counted, steering.choose(q), lambda _: bounds
-    )
 
 
 # the paper's way, and none
@@ -274,15 +255,6 @@ def test_the_more_similar_a_preference_is_the_more_it_steers(cosines: list[float
             before = chance, steered.strength
 
 
-def test_strength_moves_a_query_from_hardly_to_fully() -> None:
-    query, found = unit(1, 0, 0), [steered_by((c, likes("w", "z")), floor=None) for c in (0.0, 0.22, 0.3, 0.6)]
-    strengths = [steered.strength for steered in found]
-    moved = [float(np.linalg.norm(steered.vector - query)) for steered in found]
-    assert strengths == sorted(strengths) and strengths[0] == moved[0] == 0.0
-    assert 0.09 < strengths[1] < 0.5 < strengths[2] and strengths[3] > 0.99
-    assert 0.0 < moved[1] < moved[2]
-
-
 def test_to_some_kinds_of_questions_no_preference_matters() -> None:
     steering, query = steering_by([(0.8, likes("wine", "red wine"))], None), unit(1, 0, 0)
     choice, recall, general, chat, others = (QuestionKind(*row) for row in np.eye(5).tolist())
@@ -298,32 +270,6 @@ def test_to_some_kinds_of_questions_no_preference_matters() -> None:
     assert 0.1 < between.strength < 0.9 and between.rows == unknown.rows
     # A floor that was given says only from where on a preference counts.
     assert steering_by([(0.8, likes("wine", "red wine"))], 0.1).choose(query, kind=chat).strength == 0.0
-
-
-TWO = np.stack([unit(1, 0, 0.3, 0), unit(0, 1, 0.3, 0)])
-
-
-def two_wishes(floor: float = -1.0) -> QuerySteering:
-    encoder = Told(4, zorbs=TWO[0], fleems=TWO[1])
-    return QuerySteering(encoder, ["I like zorbs.", "I like fleems."], "signed", floor=floor, vectors=TWO)
-
-
-def test_candidates_say_which_preference_is_heaviest() -> None:
-    query, steering = unit(1, 0.8, 0, 0), two_wishes()
-    assert names(steering.steer_vector(query, turns=False)) == ["I like zorbs.", "I like fleems."]
-    steered = steering.steer_vector(query, candidates=np.stack([unit(0.1, 1, 0, 0), unit(0, 1, 0.1, 0)]), turns=False)
-    assert names(steered) == ["I like fleems.", "I like zorbs."]
-    # What is reported is the similarity to the query itself.
-    assert steered.preferences[0].similarity == pytest.approx(float(TWO[1] @ query), abs=1e-6)
-    assert steered.nearest == pytest.approx(float(TWO[0] @ query), abs=1e-6)
-
-
-def test_a_given_floor_is_reached_by_the_query_and_what_there_is_to_choose_from_together() -> None:
-    steering, zorbs, nothing = two_wishes(floor=0.4), unit(1, 0, 0, 0), unit(0, 0, -1, 0)
-    by = [(zorbs, nothing), (nothing, zorbs), (zorbs, zorbs), (nothing, nothing)]
-    found = [bool(steering.steer_vector(query, candidates=one[None]).preferences) for query, one in by]
-    # What there is to choose from says more.
-    assert found == [False, True, True, False]
 
 
 def test_all_preferences_are_told_by_how_much_they_matter_but_those_whose_opposite_is_meant() -> None:
@@ -391,40 +337,7 @@ def test_opposites_are_told_by_their_words(liked: str, avoided: str, clash: bool
     assert found == (["against"] if clash else ["for", "against"])
 
 
-def test_opposites_are_told_among_the_named_rows() -> None:
-    steering = steering_by([(0.5, likes("other", "zorbs")), (0.8, FOR), (0.6, AGAINST)], 0.0)
-    query = np.eye(1, 5, dtype=np.float32)[0]
-    assert names(steering.steer_vector(query, only=np.array([2, 1]), turns=False)) == ["for"]
-    assert names(steering.steer_vector(query, only=np.array([2, 0]), turns=False)) == ["against", "other"]
-
-
 # what is searched for, and how texts are scored
-
-
-@pytest.mark.parametrize("floor", [-1.0, None])
-def test_the_vector_for_an_index_is_nearer_to_what_steers_and_the_other_turns_to_the_right_side(
-    encoder: StaticEncoder, floor: float | None
-) -> None:
-    steering, turned = QuerySteering(encoder, PREFERENCES, "signed", floor=floor), 0
-    for query in QUERIES:
-        steered = steering.steer(query)
-        index = steering.steer_vector(encoder.encode([query])[0], kind=question_kind(query), turns=False)
-        assert steered.preferences == index.preferences
-        if steered.strength < 0.1:
-            continue
-        heaviest = steered.preferences[0].preference.text
-        own, aspects = encoder.encode([heaviest])[0], parse_aspects(heaviest)
-        assert index.vector @ own > steered.query @ own
-        # Turned to what is liked, away from what is avoided, and not away from the topic.
-        liked, avoided = (
-            encoder.encode(phrases).mean(axis=0) if phrases else 0.0 * own
-            for phrases in (aspects.liked, aspects.avoided)
-        )
-        assert steered.vector @ index.vector > 0.3
-        if steered.preferences[0].weight > 0.9:
-            assert steered.vector @ (liked - avoided) > index.vector @ (liked - avoided)
-            turned += 1
-    assert turned >= 2
 
 
 def test_what_is_avoided_does_not_turn_a_search_from_what_was_asked(encoder: StaticEncoder) -> None:
@@ -450,38 +363,6 @@ def test_a_question_of_what_stands_in_a_note_is_not_steered(encoder: StaticEncod
     np.testing.assert_allclose(steering.score(recall, texts), vectors @ q, atol=1e-6)
 
 
-def test_what_nothing_matters_to_keeps_its_topic(encoder: StaticEncoder) -> None:
-    query, texts = "Who invented the steam engine?", ["Watt improved the steam engine.", "Newcomen built a pump."]
-    steering = QuerySteering(encoder, ["I avoid hotels with casinos.", "I love spicy food."])
-    q, vectors = encoder.encode([query])[0], encoder.encode(texts)
-    steered = steering.steer_vector(q, candidates=vectors)
-    assert (steered.preferences, steered.strength) == ((), 0.0)
-    np.testing.assert_allclose(steering.score(query, texts), vectors @ q, atol=1e-6)
-    for other in (QuerySteering(encoder, PREFERENCES, floor=0.99), QuerySteering(encoder, PREFERENCES, "paper")):
-        np.testing.assert_allclose(found_by(other, query, [0.8, -0.3], texts), [0.8, -0.3], atol=1e-6)
-    hotels = encoder.encode([NO_CASINO, CASINO]) @ encoder.encode(["Which hotel should I book?"])[0]
-    assert np.abs(steering.score("Which hotel should I book?", [NO_CASINO, CASINO]) - hotels).max() > 0.1
-
-
-@pytest.mark.parametrize("expanded", [True, False])
-def test_what_was_found_is_scored_by_its_evidence_on_its_topic(encoder: StaticEncoder, expanded: bool) -> None:
-    question = "Which hotel should I book?"
-    steering = QuerySteering(encoder, ["I avoid hotels with casinos."], floor=-1.0, borrow=expanded)
-    texts = [NO_CASINO, CASINO, "Steam without a pump.", "Steam with a pump."]
-    without, within, other, another = found_by(steering, question, [0.3] * 4, texts).tolist()
-    # A text about something else neither follows a preference nor breaks it.
-    assert without - within > 0.03 and without - within > 5 * abs(other - another)
-    # Each is scored by itself as among others.
-    alone = [found_by(steering, question, [0.3], [text])[0] for text in texts]
-    np.testing.assert_allclose(alone, [without, within, other, another], atol=1e-5)
-    # Evidence counts within its bounds only.
-    bounded = found_by(steering, question, [0.3] * 2, texts[:2], lowest=0.0).tolist()
-    assert bounded[1] > within + 0.03 and abs(bounded[0] - bounded[1]) < 0.02
-    # What is a little further from the topic than others loses that; what is far from it, more.
-    little, far = (found_by(steering, question, [0.6, 0.6 - step], [CASINO] * 2) for step in (0.1, 0.4))
-    assert little[0] > little[1] and far[0] - far[1] > 5 * (little[0] - little[1])
-
-
 def test_edited_aspects_turn_the_order_and_what_is_expired_is_for_the_caller_to_leave_out(
     encoder: StaticEncoder,
 ) -> None:
@@ -500,23 +381,6 @@ def test_edited_aspects_turn_the_order_and_what_is_expired_is_for_the_caller_to_
 # a cache of many users
 
 
-def test_known_vectors_are_not_encoded_again() -> None:
-    encoder = HashEncoder()
-    QuerySteering(encoder, ["red wine"], "paper", vectors=np.stack([encoder.vector("red wine")])).steer("red")
-    assert dict(encoder.texts) == {"red": 1}
-
-
-def test_each_users_preferences_are_encoded_when_they_first_steer_and_kept() -> None:
-    encoder = HashEncoder()
-    steerings = Steerings(encoder)
-    users = [(f"I like wine number {n}.", "I avoid beer.") for n in range(3)]
-    for _ in range(2):
-        for user in users:
-            steerings.of(user, "signed").steer("wine")
-    assert encoder.texts["I avoid beer."] == 3
-    assert all(encoder.texts[user[0]] == 1 for user in users)
-
-
 def test_no_more_users_than_the_size_are_kept() -> None:
     encoder = HashEncoder()
     steerings = Steerings(encoder, size=2)
@@ -527,13 +391,6 @@ def test_no_more_users_than_the_size_are_kept() -> None:
     assert steerings.of(("a",), "paper") is first
     steerings.of(("b",), "paper")
     assert (encoder.texts["a"], encoder.texts["b"]) == (1, 2)
-
-
-def test_modes_and_orders_of_preferences_are_told_apart() -> None:
-    steerings = Steerings(HashEncoder())
-    kinds = [steerings.of(who, mode) for who in (("a", "b"), ("b", "a")) for mode in MODES[:2]]
-    assert [kind.mode for kind in kinds] == ["paper", "signed"] * 2
-    assert [kind.preferences[0].text for kind in kinds] == ["a", "a", "b", "b"]
 
 
 def test_several_threads_can_steer_at_the_same_time() -> None:

@@ -56,23 +56,6 @@ def test_it_is_made_when_enough_was_asked(monkeypatch: pytest.MonkeyPatch) -> No
     assert [best(table, query)[1] for query in unit(5, seed=6)] == [False, False, False, True, True]
 
 
-def test_scores_are_exact(large: VectorTable) -> None:
-    query = unit(1, seed=2)[0]
-    places, cosines = large.near(query, 10)
-    np.testing.assert_allclose(cosines, large.cosines(query)[places], atol=1e-6)
-
-
-def test_all_vectors_are_looked_at_without_a_number_or_for_many(large: VectorTable) -> None:
-    assert large.near(unit(1)[0], None)[0] is None
-    assert large.near(unit(1)[0], 5_000)[0] is None
-
-
-def test_rows_asked_for_are_looked_at_in_any_case(large: VectorTable) -> None:
-    query = unit(1, seed=3)[0]
-    farthest = int(large.rows[np.argmin(large.cosines(query))])
-    assert farthest in large.rows[large.near(query, 10, [farthest])[0]]
-
-
 def test_added_replaced_and_removed_vectors_count_at_once(large: VectorTable) -> None:
     queries = unit(3, seed=4)
     large.add([1_000_000], queries[:1])
@@ -86,13 +69,6 @@ def test_added_replaced_and_removed_vectors_count_at_once(large: VectorTable) ->
     assert large.described().startswith("approximate")
 
 
-def test_an_index_of_which_much_has_changed_is_made_again(large: VectorTable) -> None:
-    before = large._approximate
-    large.add(range(2_000_000, 2_000_000 + LEAST_ROWS // 15), unit(LEAST_ROWS // 15, seed=5))
-    best(large, unit(1)[0])
-    assert large._approximate is not before
-
-
 def test_without_the_recall_the_search_stays_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approximate, "LEAST_RECALL", 1.1)
     monkeypatch.setattr(vector_index, "LEAST_ROWS", 20_000)
@@ -100,13 +76,6 @@ def test_without_the_recall_the_search_stays_exact(monkeypatch: pytest.MonkeyPat
     table.add(list(range(20_000)), unit(20_000))
     assert best(table, unit(1, seed=1)[0])[1] is False
     assert table.described() == "exact, 20,000 vectors"
-
-
-def test_a_small_table_is_searched_exactly() -> None:
-    table = VectorTable(4)
-    table.add([1, 2], unit(2, 4))
-    assert best(table, unit(1, 4)[0])[1] is False
-    assert table.described() == "exact, 2 vectors"
 
 
 def test_turns_are_not_told_apart_among_too_many_texts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory.storage.codecs import code_length, packed, rounded, unpacked
+from epic_memory.storage.codecs import packed, rounded, unpacked
 from epic_memory.types import FloatArray
 
 DIMENSIONS = st.integers(1, 70)
@@ -64,48 +64,6 @@ def test_a_vector_does_not_depend_on_those_it_is_read_or_written_with(dimension:
     assert together.tobytes() == alone.tobytes() == rounded(vectors, small=small).tobytes()
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 3, 4, 5, 7, 8, 255, 256, 257])
-def test_a_code_has_five_bytes_for_each_four_components_begun_a_small_one_one_for_two(dimension: int) -> None:
-    code, small = (packed(unit_vectors(1, dimension, 7), small=small)[0] for small in (False, True))
-    assert len(code) == code_length(dimension) == 5 * ((dimension + 3) // 4)
-    assert len(small) == code_length(dimension, small=True) == (dimension + 1) // 2 < len(code)
-
-
-@pytest.mark.parametrize("dimension", [1, 3, 4, 10])
-def test_a_zero_vector_stays_one_and_does_not_become_nan(dimension: int) -> None:
-    zero = np.zeros((2, dimension), dtype=np.float32)
-    assert unpacked(packed(zero), dimension).tolist() == zero.tolist()
-    np.testing.assert_allclose(np.linalg.norm(rounded(zero, small=True), axis=1), 1.0, atol=1e-5)
-    mixed = np.concatenate([zero, unit_vectors(1, dimension, 3)])
-    read = unpacked(packed(mixed), dimension)
-    assert read[:2].tolist() == zero.tolist()
-    assert np.linalg.norm(read[2]) == pytest.approx(1.0, abs=1e-5)
-
-
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize("dimension", [1, 2, 6])
-def test_axes_are_kept_exactly(dimension: int, sign: float) -> None:
-    axes = sign * np.eye(dimension, dtype=np.float32)
-    assert rounded(axes).tolist() == axes.tolist()
-
-
-def test_every_level_is_read_as_it_was_written() -> None:
-    levels = np.arange(-511, 512, dtype=np.float32)
-    # Two components each: the largest, and one at every level, in each of the four places of a code.
-    for place in range(4):
-        vectors = np.zeros((len(levels), 5), dtype=np.float32)
-        vectors[:, 4], vectors[:, place] = 511.0, levels
-        read = unpacked(packed(vectors), 5)
-        assert np.rint(read[:, place] / read[:, 4] * 511).tolist() == levels.tolist()
-
-
-@pytest.mark.parametrize("small", [False, True])
-def test_no_vectors_are_no_codes(small: bool) -> None:
-    assert packed(np.empty((0, 7), dtype=np.float32), small=small) == []
-    assert unpacked([], 7).shape == (0, 7)
-    assert rounded(np.empty((0, 7), dtype=np.float32), small=small).shape == (0, 7)
-
-
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize("wrong", [b"", b"\x00", "short", "long", "text", "none"])
 def test_a_code_of_another_length_or_kind_is_an_error(wrong: bytes | str, small: bool) -> None:
@@ -117,39 +75,7 @@ def test_a_code_of_another_length_or_kind_is_an_error(wrong: bytes | str, small:
         unpacked([right[1], code], 9)  # type: ignore[list-item]
 
 
-@given(dimension=DIMENSIONS, others=st.data())
-def test_codes_of_another_dimension_are_an_error_where_their_length_tells(
-    dimension: int, others: st.DataObject
-) -> None:
-    lengths = {small: code_length(dimension, small=small) for small in (False, True)}
-    other = others.draw(DIMENSIONS.filter(lambda d: lengths[False] not in (code_length(d), code_length(d, small=True))))
-    with pytest.raises(ValueError, match="length"):
-        unpacked(packed(unit_vectors(2, dimension, 5)), other)
-
-
 # small ones
-
-
-def test_a_length_says_which_kind_a_code_is() -> None:
-    assert all(code_length(d) != code_length(d, small=True) for d in range(1, 5000))
-
-
-@pytest.mark.parametrize("dimension", [64, 256, 384, 768, 1536])
-def test_small_codes_lose_as_little_as_sixteen_levels_can(dimension: int) -> None:
-    # The best 16 even levels leave 1.15 % of a normally distributed number's variance: a cosine of 0.9942.
-    vectors = np.random.default_rng(3).normal(size=(200, dimension)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    cosines = (rounded(vectors, small=True) * vectors).sum(axis=1)
-    assert cosines.mean() == pytest.approx(0.9942, abs=1e-3)
-    assert cosines.min() > 0.97
-
-
-@pytest.mark.parametrize("dimension", [64, 256])
-def test_what_is_large_is_spread_over_all_components(dimension: int) -> None:
-    axes = np.eye(dimension, dtype=np.float32)
-    assert (rounded(axes, small=True) * axes).sum(axis=1).min() > 0.97
-    # Without the rotation a component of one would be cut off at eight steps.
-    assert 8 * 0.3352 / np.sqrt(dimension) < 0.4
 
 
 def test_small_codes_are_the_same_everywhere() -> None:

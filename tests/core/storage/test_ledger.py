@@ -14,7 +14,7 @@ import pytest
 from epic_memory import EpicMemory, Item
 from epic_memory.storage.tables.items import version_of
 from epic_memory.types import Candidate, Decision, Verdict
-from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, keep, settled
+from helpers import Answering, DiscardAll, HashEncoder, KeepAll, UndecidedAll, settled
 
 pytestmark = pytest.mark.usefixtures("locking")
 
@@ -83,14 +83,6 @@ def test_a_replaced_preference_has_it_looked_at_again() -> None:
     held.preferences.replace(WINE, "green hills and trees")
     assert is_looked_at(held, FAR)
     assert len(held) == 1
-
-
-def test_a_preference_less_leaves_it_known() -> None:
-    held = memory(WINE, SEA)
-    held.add([FAR, NEAR])
-    held.preferences.remove(SEA)
-    assert not is_looked_at(held, FAR)
-    assert not is_looked_at(held, NEAR)
 
 
 @pytest.mark.parametrize("text", [FAR, NEAR])
@@ -193,16 +185,6 @@ def test_the_oldest_leave_a_full_ledger_and_are_looked_at_again(path: Path, reop
     held.close()
 
 
-def test_a_smaller_ledger_is_kept_to_from_the_next_change_on(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    with memory(WINE, path=path, ledger=200) as held:
-        held.add([far(number) for number in range(200)])
-    with memory(path=path, ledger=20) as held:
-        held.add([far(1000)])
-        assert held.stats().counts["seen"] == 20
-        assert not is_looked_at(held, far(1000))
-
-
 def test_what_is_kept_or_waits_is_not_in_the_ledger() -> None:
     held = memory(verifier=KeepAll())
     held.add([NEAR])
@@ -273,16 +255,6 @@ def test_the_sample_is_uniform_whatever_the_order_and_the_batches(size: int, tex
     assert sample(held) == lowest(items, 12)
 
 
-def test_both_stages_share_one_sample() -> None:
-    items = [Item(text=f"{WINE if number % 2 else FAR} {number}", id=str(number)) for number in range(200)]
-    held = memory(not_kept=20)
-    held.add(items)
-    assert sample(held) == lowest(items, 20)
-    stages = {record.item_id: record.stage for record in held.file.not_kept()}
-    assert all(stage == ("verification" if int(key) % 2 else "coarse filter") for key, stage in stages.items())
-    assert len(set(stages.values())) == 2
-
-
 def test_stages_and_reasons_are_right() -> None:
     def answer(candidate: Candidate) -> Verdict:
         return Verdict(decision=Decision.DISCARD, rationale=f"not what {candidate.preferences[0].text} is about")
@@ -322,14 +294,6 @@ def test_what_is_kept_later_is_no_longer_on_record() -> None:
     held.add([Item(text=SEA, id="a")])
     assert len(held) == 1
     assert sample(held) == set()
-
-
-def test_a_preference_that_goes_takes_its_name_from_the_records() -> None:
-    held = memory(WINE, SEA, verifier=DiscardAll())
-    held.add([Item(text="blue sea here", id="sea"), Item(text=NEAR, id="wine")])
-    held.preferences.remove(SEA)
-    assert all(record.preference != SEA for record in held.file.not_kept())
-    assert "wine" in sample(held)
 
 
 # streaming
@@ -382,34 +346,6 @@ def test_an_iterator_is_taken_no_further_than_a_bounded_number_ahead_of_the_comm
     assert len(ahead) == count // 100 and max(ahead) <= 1024
     # What was committed is let go: the number alive does not grow with the stream.
     assert stream.most <= 4096
-
-
-def test_an_asynchronous_iterator_gives_the_same_memory(tmp_path: Path) -> None:
-    items = [Item(text=f"{(WINE, FAR, SEA)[n % 3]} {n}", id=str(n), metadata={"n": n}) for n in range(700)]
-
-    def decide(candidate: Candidate) -> Verdict:
-        return keep(candidate) if int(candidate.item.id) % 2 else Verdict(decision=Decision.DISCARD, rationale="odd")
-
-    async def stream() -> AsyncIterator[Item]:
-        for item in items:
-            await asyncio.sleep(0)
-            yield item
-
-    async def build(held: EpicMemory) -> Any:
-        return await held.aadd(stream())
-
-    ways = {name: memory(WINE, SEA, verifier=Answering(decide), ledger=5000, not_kept=8) for name in ("sync", "async")}
-    reports = {"sync": ways["sync"].add(iter(items)), "async": asyncio.run(build(ways["async"]))}
-    for name in ("seen", "passed", "kept", "discarded", "known", "entries"):
-        assert getattr(reports["sync"], name) == getattr(reports["async"], name)
-    assert reports["sync"].kept > 200 and reports["sync"].discarded > 200
-    first, second = (ways[name].search("red wine 7", k=20) for name in ("sync", "async"))
-    assert [(hit.item, hit.score, hit.instructions) for hit in first] == [
-        (hit.item, hit.score, hit.instructions) for hit in second
-    ]
-    assert sample(ways["sync"]) == sample(ways["async"]) and len(sample(ways["sync"])) == 8
-    assert ways["sync"].stats().counts == ways["async"].stats().counts
-    assert ways["async"].add(items).new == 0
 
 
 def test_what_a_stream_raises_leaves_what_was_committed() -> None:

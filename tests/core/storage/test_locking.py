@@ -237,20 +237,19 @@ def test_a_pool_locks_each_file_with_a_key_of_its_own(tmp_path: Path, remote: bo
 
     made = EpicMemory(["I avoid hotels with casinos."], settings=Settings(namespace="cleo"))
     with MemoryPool(root, key=key) as pool:
-        for user in ("ann", "bob"):
-            with pool.get(user) as memory:
-                memory.preferences.add(f"I am {user} and avoid casinos.")
+        with pool.get("ann") as memory:
+            memory.preferences.add("I am Ann and avoid casinos.")
         pool.put(made)
-        assert sorted(pool.users()) == ["ann", "bob", "cleo"]
-        assert pool.backup(tmp_path / "copies").done == 3
+        assert sorted(pool.users()) == ["ann", "cleo"]
+        assert pool.backup(tmp_path / "copies").done == 2
         with pool.get("ann"):
             pass
-        assert pool.health().uploads == 2 * remote  # what a turn did not change is not written back
+        assert pool.health().uploads == remote  # what a turn did not change is not written back
     copies = sorted((tmp_path / "copies").rglob("*.epic"))
-    assert len(copies) == 3 and all(is_locked(copy) for copy in copies)
-    assert set(asked) == {name_of(user) for user in ("ann", "bob", "cleo")}
+    assert len(copies) == 2 and all(is_locked(copy) for copy in copies)
+    assert set(asked) == {name_of(user) for user in ("ann", "cleo")}
     with MemoryPool(root) as pool:
-        assert len(pool.for_each(lambda memory: None).failed) == 3
+        assert len(pool.for_each(lambda memory: None).failed) == 2
 
 
 def test_without_the_package_the_extra_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

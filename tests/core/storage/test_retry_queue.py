@@ -118,8 +118,7 @@ def test_a_full_queue_is_an_error_that_says_how_many_and_what_to_do() -> None:
     assert waiting(memory) == 3
 
 
-@pytest.mark.parametrize("bound", [0, 7])
-@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize(("bound", "concurrency"), [(0, 1), (7, 1), (7, 4)])
 async def test_a_full_queue_loses_nothing(bound: int, concurrency: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # All answers come in one batch, however slow the machine is.
     monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 60.0)

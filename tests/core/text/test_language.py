@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,16 +17,12 @@ from epic_apps.cli.main import main
 from epic_memory import Aspects, EpicMemory, Expansion, Item, Preference, Settings, Stance
 from epic_memory.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
 from epic_memory.errors import InvalidInputError
-from epic_memory.preferences.evidence import embed_aspects
-from epic_memory.preferences.library import default_library
-from epic_memory.preferences.parser import aspects_of, english_aspects, language_not_read, parse_aspects
-from epic_memory.steering import QuerySteering
-from epic_memory.steering.signed import Signed
+from epic_memory.preferences.parser import aspects_of, language_not_read, parse_aspects
 from epic_memory.text import language
 from epic_memory.text.language import by_signs, foreign_among, language_of, languages_of, named
 from epic_memory.types import BuildReport, Candidate
 from epic_memory.verification import EmbeddedVerifier
-from helpers import HashEncoder, KeepAll
+from helpers import HashEncoder
 
 OURS = Path(__file__).parents[3] / "shared" / "tools"
 CASINOS = {
@@ -125,10 +120,6 @@ def test_case_and_signs_do_not_matter() -> None:
     assert language_of("“I don’t eat meat” – she said…") == "en"
 
 
-def test_only_the_beginning_of_a_text_is_read() -> None:
-    assert language_of("I never eat meat or fish, and I like my coffee black. " * 8 + "日本" * 10_000) == "en"
-
-
 @given(st.text(max_size=300))
 def test_any_text_has_a_language_or_none(text: str) -> None:
     found = language_of(text)
@@ -153,27 +144,11 @@ def test_english_and_other_scripts_do_not_load_the_library(monkeypatch: pytest.M
     assert languages_of(list(SCRIPTS.values())) == list(SCRIPTS)
 
 
-def test_borrowing_does_not_load_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = default_library()
-    undecided = [one.text for one in known.known if by_signs(one.text) is None]
-    monkeypatch.setattr(language, "_loaded", lambda: pytest.fail("py3langid was loaded"))
-    english_aspects.cache_clear()
-    assert len(undecided) > 10
-    assert any(known.borrow([Preference.of(f"I really don't want this: {text}") for text in undecided]))
-
-
 def test_a_short_note_does_not_load_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(language, "_loaded", lambda: pytest.fail("py3langid was loaded"))
     memory = EpicMemory(["I avoid hotels with casinos."])
     assert by_signs("Dentist Tuesday, room 4") is None
     assert memory.add(["Dentist Tuesday, room 4", "Milk, eggs, oats"]).light == 2
-
-
-def test_the_library_is_asked_where_many_texts_are_open() -> None:
-    finnish = ["Vältän hotelleja, joissa on kasino.", "En syö lihaa enkä kalaa.", "Kahvini on oltava mustaa."]
-
-    assert languages_of(finnish) == ["fi"] * 3
-    assert languages_of([*["I never eat meat or fish."] * 30, *finnish])[30:] == [None] * 3
 
 
 def test_texts_are_sampled() -> None:
@@ -266,33 +241,6 @@ def test_it_conflicts_once_the_user_has_said_so() -> None:
     assert verdict_on(default_encoder(), "I avoid hotels with casinos.").stance is Stance.CONFLICTS
 
 
-def test_what_is_kept_is_decided_as_under_any_preference() -> None:
-    class Near(HashEncoder):
-        """Takes every text for the same."""
-
-        def encode(self, texts: Any) -> Any:
-            return np.tile(np.eye(1, self.dimension, dtype=np.float32), (len(texts), 1))
-
-    assert verdict_on(Near(), CASINOS["de"]).confidence > 0.2
-
-
-def test_nothing_is_steered_to_or_from_a_side_that_nobody_knows() -> None:
-    encoder = default_encoder()
-    (sides,) = embed_aspects(encoder, [CASINOS["de"]])
-    steering = QuerySteering(encoder, [CASINOS["de"]], floor=-1.0)
-    query = encoder.encode(["Which hotel with a casino should I book?"])[0]
-    vectors = encoder.encode([CASINO_HOTEL, "A quiet inn without any casino."])
-
-    assert len(sides.liked) == len(sides.avoided) == len(sides.vectors) == 0
-    assert isinstance(steering, Signed) and not steering._directions.any()
-    steered = steering.steer_vector(query)
-    assert steered.preferences and np.isfinite(steered.vector).all()
-    np.testing.assert_allclose(steered.vector, steering.steer_vector(query, turns=False).vector, atol=1e-6)
-    scores = steering.score_texts(query, [CASINO_HOTEL, "A quiet inn without any casino."], vectors)
-    # By similarity alone: the words of the texts change nothing.
-    np.testing.assert_allclose(scores, steering.score_texts(query, ["", ""], vectors), atol=1e-6)
-
-
 def test_a_memory_under_such_a_preference() -> None:
     memory = EpicMemory([CASINOS["de"], "I love quiet inns."], settings=Settings(tau=-1.0))
     memory.verifier = EmbeddedVerifier(memory.encoder, threshold=0.0)
@@ -373,12 +321,6 @@ def test_items_in_a_language_that_the_encoder_does_not_know_are_counted() -> Non
     assert "foreign" not in str(BuildReport())
 
 
-def test_they_are_not_where_the_encoder_may_know_it() -> None:
-    memory = EpicMemory(["I love quiet hotels."], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
-
-    assert memory.add(PREFERENCES["de"]).foreign == {}
-
-
 def test_which_languages_encoders_know(tmp_path: Path) -> None:
     assert default_encoder().languages == {"en"}
     assert OllamaEncoder("all-minilm").languages == OllamaEncoder("all-minilm:l6-v2").languages == {"en"}
@@ -390,12 +332,3 @@ def default_encoder_folder() -> Path:
     from epic_memory.encoders.static import BUNDLED
 
     return BUNDLED
-
-
-def test_at_most_200_of_a_batch_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(language, "languages_of", lambda texts, **_: asked.append(len(texts)) or [None] * len(texts))
-    memory = EpicMemory(["I love quiet hotels."], settings=Settings(tau=0.99))
-    memory.add([f"Note {number} about a hotel." for number in range(1100)])
-
-    assert len(asked) == 3 and max(asked) <= 200 and min(asked) == 76

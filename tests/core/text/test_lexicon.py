@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.text.lexicon import Concept, Lexicon, default_lexicon, opposites
 from epic_memory.text.stems import stems
-from helpers import HashEncoder
 from tables import table
 
 LINES = bz2.decompress((files("epic_memory") / "data" / "lexicon.tsv.bz2").read_bytes()).decode().splitlines()
@@ -50,24 +48,6 @@ def test_every_name_finds_its_own_line() -> None:
     assert lost == []
 
 
-def test_the_file_is_what_the_lexicon_says() -> None:
-    names, kinds, instead = next(row for row in ROWS if row[1] != [""] and row[2] != [""])
-    (found,) = default_lexicon().concepts(names[0])
-    assert found == Concept(tuple(names), tuple(kinds), tuple(instead))
-    empty = next((row for row in ROWS if row[1] == [""] or row[2] == [""]), None)
-    if empty is not None:
-        (found,) = default_lexicon().concepts(empty[0][0])
-        assert "" not in found.kinds + found.instead
-
-
-EVERYDAY = {"a hotel with a casino": "casino", "CASINOS": "casino", "vegan food": "vegan"}
-
-
-@pytest.mark.parametrize(("phrase", "name"), [*EVERYDAY.items(), ("a new movie theater", "movie theater")])
-def test_everyday_phrases_find_their_concepts(phrase: str, name: str) -> None:
-    assert stems(name) in [stems(one) for concept in default_lexicon().concepts(phrase) for one in concept.names]
-
-
 WINE, RED_WINE, CAR = (Concept((name,), ("k",), ()) for name in ("wine", "red wine", "cars"))
 
 
@@ -78,11 +58,6 @@ def test_the_longest_name_counts_and_no_word_belongs_to_two(order: tuple[Concept
     assert lexicon.concepts("Car, wine; red wines") == [CAR, WINE, RED_WINE]
     assert lexicon.concepts("red cars") == [CAR]
     assert lexicon.concepts("red") == lexicon.concepts("") == lexicon.concepts("🙂") == []
-
-
-def test_the_first_of_two_same_names_is_found_and_a_name_without_words_is_none() -> None:
-    first, second = Concept(("hike",), ("trail",), ()), Concept(("hiking", "!"), ("boots",), ())
-    assert Lexicon([first, second]).concepts("hiking !") == [first]
 
 
 @pytest.mark.parametrize("phrase", ["meat-free meals", "non-meat meals", "no meat", "meals without meat"])
@@ -113,11 +88,3 @@ def test_the_file_is_read_when_it_is_first_needed(code: str, read: bool) -> None
         [sys.executable, "-c", _OPENED.format(code)], capture_output=True, text=True, check=True, timeout=300
     )
     assert run.stdout.split() == [str(read)]
-
-
-def test_it_is_loaded_once() -> None:
-    assert default_lexicon() is default_lexicon()
-    encoder = HashEncoder()
-    before = default_lexicon.cache_info().misses
-    embed_aspects(encoder, ["I love wine.", "I avoid casinos."])
-    assert default_lexicon.cache_info().misses == before

@@ -104,9 +104,6 @@ def test_stance(encoder: StaticEncoder, preference: str, text: str, expected: st
     assert stance(encoder, text, preference) == expected
 
 
-CASINO = "I avoid hotels with casinos."
-
-
 @pytest.mark.parametrize(
     ("preference", "text"),
     labelled("what_is_denied_is_never_held_against_a_text"),
@@ -121,13 +118,6 @@ def test_what_is_denied_is_never_held_against_a_text(encoder: StaticEncoder, pre
 )
 def test_a_clear_case_is_never_inverted(encoder: StaticEncoder, preference: str, text: str, wrong: str) -> None:
     assert stance(encoder, text, preference) != wrong
-
-
-def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preference(encoder: StaticEncoder) -> None:
-    found = alignment(encoder, "The hotel has eighty rooms and a garden.", CASINO)
-    assert found.stance is Stance.NEUTRAL
-    assert found.instruction.startswith("The user avoids hotels with casinos: check before recommending.")
-    assert found.instruction.endswith('"The hotel has eighty rooms and a garden."')
 
 
 @pytest.mark.parametrize(
@@ -145,11 +135,6 @@ def test_what_would_read_badly_is_quoted_once(preference: str, stance: Stance) -
     assert told.count(f'the user said: "{preference}"') == 1
     assert told.endswith('"Q."')
     assert told.startswith("Steer clear") == (stance is CONFLICTS)
-
-
-def test_instructions_without_the_preference_say_something() -> None:
-    for one in Stance:
-        assert worded_instruction(Aspects(source="unread"), one, "Q.").endswith('"Q."')
 
 
 def test_what_is_not_understood_is_neutral_and_quoted(encoder: StaticEncoder) -> None:
@@ -265,24 +250,6 @@ def test_confidence_orders_the_sure_before_the_unsure(encoder: StaticEncoder) ->
     assert unsure < 0.2
 
 
-@given(texts=st.lists(st.sampled_from([*TEXTS, "...", "素食", "🙂", "Hotel?"]), min_size=1, max_size=5))
-@pytest.mark.slow
-def test_fewer_pairs_are_kept_the_higher_the_threshold(texts: list[str]) -> None:
-    encoder = default_encoder()
-    asked = [candidate(encoder, text) for text in texts]
-    every = {}
-    for place, one in enumerate(EmbeddedVerifier(encoder, threshold=0.0).verify(asked)):
-        every.update({(place, found.preference_id): found.confidence for found in one.alignments})
-    assert len(every) == len(texts) * len(PREFERENCES)
-    assert all(0.0 <= confidence <= 1.0 for confidence in every.values())
-    last = set(every)
-    for threshold in (0.05, 0.2, 0.5, 0.8, 0.95, 1.0):
-        kept = pairs(list(EmbeddedVerifier(encoder, threshold=threshold).verify(asked)))
-        assert kept <= last
-        assert kept == {pair for pair, confidence in every.items() if confidence >= threshold}
-        last = kept
-
-
 def test_alignments_come_surest_first_and_the_verdict_is_as_sure_as_the_first(encoder: StaticEncoder) -> None:
     for text in TEXTS:
         found = verdict(encoder, text)
@@ -352,29 +319,6 @@ def test_what_it_says_of_one_preference_is_independent_of_the_others(encoder: St
             assert found.confidence == pytest.approx(alone.confidence, abs=1e-4)
 
 
-def test_sentences_are_encoded_of_what_is_kept_and_a_single_one_is_not() -> None:
-    encoder = HashEncoder()
-    single, several, other = "A hotel without a casino.", "A hotel with a casino. Bring a coat.", "It rains. Go home."
-    asked = [candidate(encoder, text) for text in (single, several, other)]
-    encoder.texts.clear()
-    confidences = [verdict.confidence for verdict in EmbeddedVerifier(encoder, threshold=0.0).verify(asked[:2])]
-    assert {"A hotel with a casino.", "Bring a coat."} <= set(encoder.texts)
-    assert not {single, several} & set(encoder.texts)
-    encoder.texts.clear()
-    assert [one.decision for one in EmbeddedVerifier(encoder, threshold=1.0).verify(asked)] == [Decision.DISCARD] * 3
-    assert not {"It rains.", "Go home.", "Bring a coat."} & set(encoder.texts)
-    assert all(confidence is not None for confidence in confidences)
-
-
-def test_the_embedding_of_a_single_sentence_is_the_items(encoder: StaticEncoder) -> None:
-    text, preference = "A quiet mountain trail leads through meadows to a lake.", "I love quiet mountain trails."
-    elsewhere = embed(encoder, ["Interest rates rose by half a point."])[0]
-    near = verdict(encoder, text, preference).confidence
-    far = verdict(encoder, text, preference, embedding=elsewhere).confidence
-    assert near is not None and far is not None
-    assert near > far + 0.05
-
-
 def test_preferences_are_encoded_once() -> None:
     encoder = HashEncoder()
     asked = [candidate(encoder, text) for text in TEXTS]
@@ -395,16 +339,7 @@ def test_odd_texts_are_judged(encoder: StaticEncoder, text: str) -> None:
     assert verdict(encoder, text, threshold=DEFAULT_THRESHOLD).decision is Decision.DISCARD
 
 
-@pytest.mark.parametrize(
-    "preference", ["素食", "🙂", "the", "...", "ich mag keine Kasinos", "no", "I avoid " + "casinos, " * 300]
-)
-def test_odd_preferences_are_judged(encoder: StaticEncoder, preference: str) -> None:
-    for text in (TEXTS[1], "素食餐厅", "..."):
-        confidence = alignment(encoder, text, preference).confidence
-        assert confidence is not None and 0.0 <= confidence <= 1.0
-
-
-@pytest.mark.parametrize("text", ["word " * 10_000, "A hotel with a casino. " * 2_500, "casino" * 10_000])
+@pytest.mark.parametrize("text", ["word " * 10_000, "A hotel with a casino. " * 1_000, "casino" * 10_000])
 def test_long_texts_are_judged_and_quoted_in_short(encoder: StaticEncoder, text: str) -> None:
     for one in verdict(encoder, text).alignments:
         assert one.confidence is not None and 0.0 <= one.confidence <= 1.0
@@ -413,8 +348,8 @@ def test_long_texts_are_judged_and_quoted_in_short(encoder: StaticEncoder, text:
 
 def test_chunks_that_want_to_be_kept_are_no_more_likely_kept_for_it(encoder: StaticEncoder) -> None:
     assert len(CHUNKS) > 20
-    for text in CHUNKS.values():
-        assert verdict(encoder, text, "I love quiet mountain trails.", threshold=0.5).decision is Decision.DISCARD
+    asked = [candidate(encoder, text, "I love quiet mountain trails.") for text in CHUNKS.values()]
+    assert {one.decision for one in EmbeddedVerifier(encoder, threshold=0.5).verify(asked)} == {Decision.DISCARD}
 
 
 @given(text=st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()) and "\x00" not in text))
@@ -462,23 +397,3 @@ def test_another_encoder_has_weights_of_its_own() -> None:
     one = verdict(plain, TEXTS[1], PREFERENCES[0]).confidence
     other = verdict(named, TEXTS[1], PREFERENCES[0]).confidence
     assert one != other
-
-
-# What it measures.
-
-
-def test_rare_words_count_more() -> None:
-    rarity = Rarity({"common": 99, "known": 9}, 99)
-    assert rarity("rare") > rarity("known") > rarity("common") == 0.0
-
-
-def test_longer_runs_are_found_by_what_they_begin_with() -> None:
-    encoder = HashEncoder()
-    (sides,) = embed_aspects(encoder, ["I avoid sugar."])
-    wanted = Wanted.of("I avoid sugar.", sides, Rarity({}, 100))
-    runs = sorted(run for run in wanted.every if " " in run)
-    assert runs
-    for run in runs:
-        text = f"there is {run}, and not {run}"
-        narrow = Chunk(text, encoder.vector(text), frozenset({run.split(" ")[0]}))
-        assert wanted.among(narrow.words) == wanted.among(Chunk(text, encoder.vector(text)).words)

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -144,23 +144,6 @@ def test_an_honest_chunk_is_judged_by_what_it_says(how: str, request: pytest.Fix
     assert verdict(Gullible(), "The museum has steam engines.").decision is Decision.DISCARD
 
 
-def without_marks(text: str) -> str:
-    return "\n".join(prompting._plain(text).splitlines())
-
-
-def without_lookalikes(text: str) -> str:
-    return "\n".join(f"| {line}" for line in text.splitlines())
-
-
-@pytest.mark.parametrize("half", [without_marks, without_lookalikes])
-def test_neither_marks_nor_look_alikes_would_do_alone(
-    half: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prompting, "quoted", half)
-    fallen = [name for name, text in CHUNKS.items() if verdict(Gullible(), text).decision is Decision.KEEP]
-    assert len(fallen) >= 15
-
-
 def test_none_of_several_can_speak_for_another() -> None:
     texts = ["The museum has steam engines.", *CHUNKS.values()]
     verdicts = LMVerifier(Gullible(), batch_size=2, backoff=0).verify([candidate(text, PREFERENCE) for text in texts])
@@ -216,13 +199,6 @@ def test_a_preference_stands_on_a_line_of_its_own() -> None:
     assert numbered(["I love\nquiet rooms.", "2. {chunk}"]) == "1. I love quiet rooms.\n2. 2. ❴chunk❵"
 
 
-def test_the_same_chunk_makes_the_same_prompt() -> None:
-    first, second, other = Gullible(), Gullible(), Gullible()
-    for model, text in ((first, HONEST), (second, HONEST), (other, HONEST + ".")):
-        verdict(model, text)
-    assert first.sent == second.sent != other.sent
-
-
 # the section
 
 LINE_ENDS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -243,11 +219,6 @@ def check_section(text: str) -> None:
 @given(st.text(st.one_of(st.characters(), st.sampled_from(MARKUP + LINE_ENDS + "|/\u200b\u202e＜｛﹤"))))
 def test_every_line_of_any_text_is_marked_and_no_text_ends_its_section(text: str) -> None:
     check_section(text)
-
-
-def test_every_line_of_a_hostile_chunk_is_marked() -> None:
-    for text in CHUNKS.values():
-        check_section(text)
 
 
 def test_a_text_that_knows_its_own_tag_cannot_end_it() -> None:
