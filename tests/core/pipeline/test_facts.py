@@ -430,17 +430,6 @@ def test_a_fact_stays_one_though_its_text_comes_as_an_item(reserve: int | str) -
     assert memory.add([CODE]).duplicates == 1 and texts(memory) == [CODE]
 
 
-@pytest.mark.parametrize(("text", "end"), table(__file__, "a_fact_that_states_its_end_has_it"))
-def test_a_fact_that_states_its_end_has_it(text: str, end: str | None) -> None:
-    memory = EpicMemory(PREFERENCES)
-    memory.facts.add(text)
-    (fact,) = memory.facts
-    assert (None if fact.expires_at is None else fact.expires_at.astimezone().date().isoformat()) == end
-    until = later(hours=1)
-    memory.facts.add(text, expires_at=until)
-    assert memory.facts[0].expires_at == until
-
-
 def test_what_was_replaced_or_ended_can_be_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
