@@ -456,14 +456,14 @@ def test_what_another_fact_may_have_changed_is_forgotten_whole(tmp_path: Path) -
 def test_a_replaced_fact_expires_in_the_history_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
-        memory.facts.add("My locker code is zanzibar.", expires_at=later(hours=1))
-        memory.facts.add("My locker code is now quetzal.")
+        memory.facts.add("My locker code is zanzibar-1.", expires_at=later(hours=1))
+        memory.facts.add("My locker code is now quetzal-2.")
         assert len(memory.facts.edits()) == 2
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 4000)
         assert memory.facts.edits() == []
         memory.file.compact()
-        assert texts(memory) == ["My locker code is now quetzal."]
+        assert texts(memory) == ["My locker code is now quetzal-2."]
     assert b"zanzibar" not in path.read_bytes()
 
 
@@ -629,8 +629,8 @@ def test_what_was_edited_again_is_undone_in_order() -> None:
 def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
-        memory.facts.add("The safe's combination is zanzibar.")
-        memory.facts.add("The safe's combination is now quetzal.")
+        memory.facts.add("The safe's combination is zanzibar-1.")
+        memory.facts.add("The safe's combination is now quetzal-2.")
         memory.forget(memory.facts[0].id)
         assert memory.facts.edits() == [] and memory.facts == []
     assert b"zanzibar" not in path.read_bytes() and b"quetzal" not in path.read_bytes()
