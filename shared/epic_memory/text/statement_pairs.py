@@ -67,7 +67,7 @@ def replaces(new: str, old: str) -> bool:
     if denies(new, old):
         return same_words(new, old) and told.values == before.values and told.all_names == before.all_names
     # Else there may be two: "My son is called Emil", "My son is called Max"; "my new colleague", "our new cat".
-    if (CHANGES - {"new"}).isdisjoint(told.signs) or "ended" in told.signs or "also" in told.signs | before.signs:
+    if (CHANGES - {"new"}).isdisjoint(told.signs) or "ended" in told.signs:
         return False
     now, then = _things(told), _things(before)
     return bool(now) and now == then and _has_another_value(told, before)
