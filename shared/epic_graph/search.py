@@ -160,9 +160,7 @@ def search(
         embeddings: FloatArray = yield from reader.texts.embedding(visited.texts, "telling apart")
         steering: QuerySteering = yield from reader.steerings.steering(visited.preferences, asked.mode)
         started = time.perf_counter()
-        said = steering.score_texts(
-            vector, visited.texts, embeddings, scaled=False, kind=visited.kind, text=asked.query
-        )
+        said = steering.score_texts(vector, visited.texts, embeddings, scaled=False, kind=visited.kind)
         clock.add("telling apart", started)
     if session.encoder is not encoder:  # the memory was embedded anew meanwhile
         return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
@@ -187,7 +185,7 @@ def _walked(
     positions = None if asked.options.preferences is None else space.positions(asked.options.preferences)
     steering = session.steering_of(space, asked.mode)
     kind = kind_of(session.encoder, asked.query, vector)
-    steered = steering.steer_vector(vector, only=positions, kind=kind, turns=False, text=asked.query)
+    steered = steering.steer_vector(vector, only=positions, kind=kind, turns=False)
     started = clock.add("steering", started)
     allowed = space.allowed(asked.filter, positions, supporting=asked.options.stance_policy == "only_supports")
     near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)
@@ -208,7 +206,7 @@ def _walked(
     # As in a memory, what is held about the query's topic helps to tell which preferences matter.
     places = space.texts.places([space.item_of[row] for row, _ in near[: asked.k]])
     about = space.texts.vectors[places[places >= 0]]
-    chosen = steering.choose(vector, only=positions, candidates=about, kind=kind, text=asked.query)
+    chosen = steering.choose(vector, only=positions, candidates=about, kind=kind)
     total = sum(seeds.values())
     names = [(held.names.name_of[row], weight / total) for row, weight in seeds.items()]
     return Visited(

@@ -11,9 +11,9 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from epic_learn.origins import ORIGIN, least_trusted
+from epic_learn.times import iso_time
 from epic_learn.windows import ConversationChunker
 from epic_memory.errors import InvalidInputError
-from epic_memory.text.times import iso_time
 from epic_memory.text.turns import CONVERSATION, SOURCE, SPEAKER, TIME, TURN
 from epic_memory.types import Item, stable_id
 from epic_memory.types.digests import digest

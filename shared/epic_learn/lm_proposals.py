@@ -12,6 +12,7 @@ from epic_learn.boundaries import doubtful_from, own_words
 from epic_learn.conversations import Turn
 from epic_learn.cues import CueWeights, said_at
 from epic_learn.durations import end_in_words
+from epic_learn.proposal_report import ProposalReport
 from epic_learn.references import Known, means_the_same
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.answers import Line, Shape, letters, valid
@@ -21,7 +22,7 @@ from epic_memory.lm.prompting import one_line, section
 from epic_memory.runtime.effects import Effects
 from epic_memory.text.language import ENGLISH, language_of
 from epic_memory.text.stems import content_stems
-from epic_memory.types.proposals import Proposal, ProposalKind, ProposalReport, plain
+from epic_memory.types.proposals import Proposal, ProposalKind, plain
 
 _MOST_TOKENS = 900
 _MOST_PROPOSALS = 12

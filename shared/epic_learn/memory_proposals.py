@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from epic_learn.conversations import Conversation, read_conversation
 from epic_learn.credentials import without_credentials
+from epic_learn.proposal_report import Proposals
 from epic_learn.proposals import accept, add_proposals, found_proposal, propose, reject
 from epic_memory.errors import InvalidInputError
 from epic_memory.groups.live import Live
@@ -18,7 +19,7 @@ from epic_memory.runtime.effects import Clock, Effects, arun, in_thread, run
 from epic_memory.settings import asked_model
 from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.types import BuildReport
-from epic_memory.types.proposals import Proposal, ProposalKind, Proposals
+from epic_memory.types.proposals import Proposal, ProposalKind
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel

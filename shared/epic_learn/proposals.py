@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from epic_learn.conversations import Conversation, Turn
 from epic_learn.origins import REWORDED, fact_metadata
+from epic_learn.proposal_report import ProposalReport, Proposals
 from epic_learn.references import (
     Known,
     asks_the_same,
@@ -36,7 +37,7 @@ from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.text.statement_pairs import ends, replaces
 from epic_memory.text.statements import statement_of
 from epic_memory.types import BuildReport, FloatArray, Item, Preference
-from epic_memory.types.proposals import Proposal, ProposalKind, ProposalReport, Proposals, plain
+from epic_memory.types.proposals import Proposal, ProposalKind, plain
 
 if TYPE_CHECKING:
     from epic_learn.cues import Statement

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any, Literal, TypeAlias
 
+from epic_learn.proposal_report import Proposals
 from epic_memory.errors import InvalidInputError
-from epic_memory.types.proposals import Proposals
 
 Proposing: TypeAlias = bool | Literal["auto"]
 """Mode of proposing: none, all that the user says, or "auto", which accepts what is said plainly."""

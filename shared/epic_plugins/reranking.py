@@ -155,7 +155,7 @@ class Reranker:
             asked: FloatArray = yield Embed(steerings.encoder, [query], "", query=True)
             vectors: FloatArray = yield Embed(steerings.encoder, [one.text for one in found], "")
             kind = kind_of(steerings.encoder, query, asked[0])
-            steered = steering.steer_vector(asked[0], kind=kind, text=query)
+            steered = steering.steer_vector(asked[0], kind=kind)
             weights = {one.preference.id: steered.strength * one.weight for one in steered.preferences}
             stances: list[Stances] = [{facts["preference"]: _stance(facts) for facts in one.guidance} for one in found]
             judged_so = Verdicts.of(stances, preferences, weights, not recalls(kind))

@@ -156,7 +156,7 @@ class SteeredSearch:
                 " Check the model: both have to be of one kind."
             )
         kind = kind_of(self.encoder, query, unit)
-        steered = steering.steer_vector(unit, kind=kind, text=query)
+        steered = steering.steer_vector(unit, kind=kind)
         ranked: dict[str, Any] = {}
         if steering.mode == "signed" and self.overfetch > 1:
             ranked = {"query": steered, "preferences": tuple(steering.preferences), "decide": not recalls(kind)}

@@ -141,7 +141,7 @@ def print_elsewhere(encoder: Encoder, data: Path) -> None:
             for question, steering in zip(questions, cycle(steerings)):
                 query = embed_query(encoder, question)
                 kind = question_kind(question)
-                scores = steering.score_texts(query, texts, vectors, kind=kind, text=question)
+                scores = steering.score_texts(query, texts, vectors, kind=kind)
                 kept.kept.append(int(scores.argmax()) == int((vectors @ query).argmax()))
                 kept.steered.append(bool(steering.steer_vector(query, candidates=vectors, kind=kind).preferences))
             print(f"    {mode:6} score over {len(texts):4} {name:12} {kept}", flush=True)

@@ -58,7 +58,7 @@ NEUTRAL: dict[str, dict[str, Any]] = {
     "evidence": {"enough": MANY, "written": (10.0, 1.0), "borrowed": (10.0, 0.5)},
     "question": {"unknown": (0.2,) * 5, "least_known": 0.0, "rather": 0.0, "unsure": 0.0, "sure": 1.0},
     "relevance": {
-        **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "nearest": MANY, "apart": MANY},
+        **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "apart": MANY},
         **{"choice": 0.5, "unknown": 0.0},
     },
     "stance": {

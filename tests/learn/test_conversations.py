@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from epic_learn import add_conversation
 from epic_learn.conversations import conversation_items, read_conversation
+from epic_learn.times import iso_time
 from epic_learn.windows import ConversationChunker
 from epic_memory import EpicMemory, Filter, SearchOptions, Settings
 from epic_memory.errors import InvalidInputError
-from epic_memory.text.times import iso_time
 from helpers import HashEncoder, KeepAll
 from tables import table
 

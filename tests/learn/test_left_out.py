@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from epic_learn.proposal_report import Proposals
 from epic_memory import EpicMemory
-from epic_memory.types.proposals import Proposals
 from labelled_sentences import labelled
 
 

@@ -41,7 +41,7 @@ BOUNDS = {
     "epic_memory.preferences.": (1_000, 1_000),
     "epic_learn.forms.": (1_000, 1_000),
     # One sentence of a turn.
-    **dict.fromkeys(("epic_memory.text.times.", "epic_learn.durations.", "epic_learn.cues."), (4_000, 120)),
+    **dict.fromkeys(("epic_learn.times.", "epic_learn.durations.", "epic_learn.cues."), (4_000, 120)),
 }
 SHAPES = (
     *"1aA \n\"'.,-_/(<[{#*`\\|@é字。\u0301",

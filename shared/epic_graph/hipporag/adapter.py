@@ -392,7 +392,7 @@ class EpicHippoRAG:
         steering = self._steerings.of(tuple(preferences), mode)
 
         def steer(text: str, kind: str, vector: FloatArray) -> FloatArray:
-            found = steering.steer_vector(vector, text=text)
+            found = steering.steer_vector(vector)
             if kind == "passage":
                 steered[text] = found
             return found.vector

@@ -400,7 +400,7 @@ class Collection:
             return Matches([], vector)
         near = found.only(found.topics >= least_topic(self.encoder, found.topics, len(shelf.texts), "auto", kind))
         judged = votes(near.stances, near.topics, preferences)
-        chosen = steerer.choose(vector, candidates=near.vectors, kind=kind, votes=judged, text=query)
+        chosen = steerer.choose(vector, candidates=near.vectors, kind=kind, votes=judged)
         scores = ranked(shelf, found, steerer, vector, chosen, verdicts_on(found, steerer, chosen, kind))
         order = np.lexsort((np.array(found.rows), -scores))[:k].tolist()
         rows = [found.rows[place] for place in order]

@@ -38,7 +38,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from epic_memory.encoders.static import default_encoder
-from epic_memory.text.statement_pairs import denies, ends, of_others, of_several, replaces, same_words, says_again
+from epic_memory.text.statement_pairs import denies, ends, of_others, replaces, same_words, says_again
 from epic_memory.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_memory.text.stems import stem
 from epic_memory.types import FloatArray
@@ -305,7 +305,7 @@ def chances(text: str, texts: tuple[str, ...]) -> FloatArray:
     shares: FloatArray = possible(column, probabilities(features, alone, FactWeights.shipped().rows)).sum(axis=1)
     if (CHANGES | {"ended"}).isdisjoint((new := statement_of(text)).signs):
         shares[[not _may_replace(text, new, held, place) for place in range(len(texts))]] = 0.0
-    shares[[of_several(text, old) or of_others(text, old) for old in texts]] = 0.0
+    shares[[of_others(text, old) for old in texts]] = 0.0
     return shares
 
 
@@ -345,7 +345,7 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
 def _may_replace(text: str, new: Statement, held: FactWords, place: int) -> bool:
     """Tell whether a statement without a sign of a change may give another value for what a fact is about."""
     old = held.statements[place]
-    if of_several(text, held.texts[place]) or denies(text, held.texts[place]):
+    if denies(text, held.texts[place]):
         return False
     names = bool(new.names - old.all_names and old.names - new.all_names)
     when, numbers = (

@@ -57,7 +57,7 @@ def made_fact(
     metadata: Mapping[str, Any] | None,
     expires_at: datetime | str | None,
 ) -> Item:
-    """Return a fact of the user as an item, from the arguments of `memory.facts.add`; it ends when its text says so.
+    """Return a fact of the user as an item, from the arguments of `memory.facts.add`.
 
     Raises:
         InvalidInputError: for arguments that cannot be.
@@ -69,16 +69,10 @@ def made_fact(
             raise InvalidInputError(f"{name} must be a text, not {value!r}.")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidInputError(f"metadata must be a mapping, not {metadata!r}.")
-    ends = item.expires_at if expires_at is None else checked_moment(expires_at)
-    if ends is None:
-        # Its patterns take a while to compile.
-        from epic_memory.text.times import end_of_fact
-
-        ends = end_of_fact(item.text)
     return replace(
         item,
         metadata={**item.metadata, **(metadata or {}), **{name: value for name, value in more.items() if value}},
-        expires_at=ends,
+        expires_at=item.expires_at if expires_at is None else checked_moment(expires_at),
         fact=True,
     )
 

@@ -148,7 +148,7 @@ def _held_near(
             return None
         positions = None if options.preferences is None else space.positions(options.preferences)
         if options.keys == "instruction" or asked.mode == "paper":
-            steered = steering.steer_vector(query, only=positions, turns=False, text=asked.query)
+            steered = steering.steer_vector(query, only=positions, turns=False)
             vector = steered.vector
         started = clock.add("steering", started)
         allowed = space.allowed(asked.filter, positions, supporting=options.stance_policy == "only_supports")
@@ -192,7 +192,6 @@ def _by_text(session: Session, asked: Search, scope: _Scope) -> tuple[Hits, Unju
         candidates=near.vectors,
         kind=kind,
         votes=votes(near.stances, near.topics, scope.steering.preferences),
-        text=asked.query,
     )
     verdicts, gained = None, np.zeros(len(found.rows), dtype=np.float32)
     if asked.options.stance_policy != "any":

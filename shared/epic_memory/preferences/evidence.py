@@ -28,7 +28,7 @@ from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.preferences.library import borrowed
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Effects, run
-from epic_memory.text.lexicon import default_lexicon, opposites
+from epic_memory.text.lexicon import default_lexicon
 from epic_memory.text.stems import LONGEST_RUN, Words, content_stems, stems, words_of
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.preferences import Aspects, Expansion
@@ -46,7 +46,6 @@ FEATURES = (
 # The first features are cosines.
 COSINES = 2 + len(GROUPS)
 BY_WORDS = FEATURES[COSINES:]
-_OR = re.compile(r"\s+(?:or|nor)\s+", re.I)
 _AS = re.compile(r"\s+as\s+", re.I)
 _ARTICLE = re.compile(r"^\s*(?:an?|the)\s+", re.I)
 
@@ -74,8 +73,6 @@ class AspectEmbeddings:
         aspects: The liked and avoided phrases.
         phrases: For each liked, then each avoided phrase, its content stems; each with whether the phrase itself
             negates it, as "gluten-free" does gluten.
-        alternatives: The same for what the liked, and what the avoided phrases name one by one: of "on-call duty or
-            weekend shifts" the duty, and the shifts.
         kinds: For each of `GROUPS`, the lexicon's words as runs of stems.
         vectors: Embeddings of the liked phrases, the avoided phrases, and the groups that have words, shape `(n, d)`.
         group_rows: The row of `vectors` for each group, -1 for none.
@@ -88,7 +85,6 @@ class AspectEmbeddings:
 
     aspects: Aspects
     phrases: tuple[tuple[tuple[str, bool], ...], ...]
-    alternatives: tuple[tuple[tuple[tuple[str, bool], ...], ...], ...]
     kinds: tuple[frozenset[str], ...]
     vectors: FloatArray
     group_rows: tuple[int, ...]
@@ -169,8 +165,8 @@ def _read(preference: Preference, expansion: Expansion | None) -> _Unembedded:
         groups=(
             _joined(concept.kinds for concept in liked),
             _joined(concept.kinds for concept in avoided),
-            _joined((opposites(aspects.liked), *(concept.instead for concept in liked))),
-            _joined((opposites(aspects.avoided), *(concept.instead for concept in avoided))),
+            _joined(concept.instead for concept in liked),
+            _joined(concept.instead for concept in avoided),
         ),
     )
 
@@ -202,10 +198,6 @@ def _embedded(read: Sequence[_Unembedded], vectors: FloatArray) -> list[AspectEm
             AspectEmbeddings(
                 aspects=one.aspects,
                 phrases=tuple(map(phrase_words, (*one.aspects.liked, *one.aspects.avoided))),
-                alternatives=tuple(
-                    tuple(phrase_words(part) for phrase in side for part in _OR.split(phrase))
-                    for side in (one.aspects.liked, one.aspects.avoided)
-                ),
                 kinds=tuple(
                     frozenset(run for word in group if (run := " ".join(stems(word)[:LONGEST_RUN])))
                     for group in one.groups
@@ -328,7 +320,8 @@ def by_words(sides: AspectEmbeddings, words: Words) -> list[float]:
     if not plain and not negated:
         return [0.0] * len(BY_WORDS)
     values: list[float] = []
-    for phrases in sides.alternatives:
+    likes = len(sides.aspects.liked)
+    for phrases in (sides.phrases[:likes], sides.phrases[likes:]):
         most = most_denied = 0.0
         for phrase in phrases:
             there = denied = 0

@@ -141,7 +141,7 @@ class QuerySteering:
     def steer(self, query: str) -> SteeredQuery:
         """Encode and steer a query."""
         vector = embed_query(self.encoder, query)
-        return self.steer_vector(vector, kind=kind_of(self.encoder, query, vector), text=query)
+        return self.steer_vector(vector, kind=kind_of(self.encoder, query, vector))
 
     def steer_vector(
         self,
@@ -151,7 +151,6 @@ class QuerySteering:
         candidates: FloatArray | None = None,
         kind: QuestionKind | None = None,
         turns: bool = True,
-        text: str = "",
     ) -> SteeredQuery:
         """Steer E(q).
 
@@ -163,9 +162,8 @@ class QuerySteering:
             kind: Of the question, if it is known.
             turns: Whether raw texts are searched; False for an index of instructions: in signed mode the vector is t,
                 not q~.
-            text: The query's words: preferences may be called by other names than it.
         """
-        chosen = self.choose(query, only=only, candidates=candidates, kind=kind, text=text)
+        chosen = self.choose(query, only=only, candidates=candidates, kind=kind)
         return SteeredQuery(
             vector=self.moved(query, chosen, turns=turns) if chosen.rows else query,
             query=query,
@@ -186,7 +184,6 @@ class QuerySteering:
         candidates: FloatArray | None = None,
         kind: QuestionKind | None = None,
         votes: FloatArray | None = None,
-        text: str = "",
     ) -> Chosen:
         """Choose the preferences that steer a query: outside signed mode p* (Eq. 7), or none.
 
@@ -197,7 +194,6 @@ class QuerySteering:
             kind: Of the question (`kind_of`), if it is known: to some kinds no preference matters.
             votes: For each preference the share, in [0, 1], of what was found that was judged to follow or break it
                 (`ranking.votes`), shape `(m,)`.
-            text: The query's words: preferences may be called by other names than it.
         """
         rows = np.arange(len(self.vectors)) if only is None else only
         if not len(rows):
@@ -224,7 +220,7 @@ class QuerySteering:
             raise InvalidInputError("score ranks several texts; give a list of them.")
         vector = embed_query(self.encoder, query)
         kind = kind_of(self.encoder, query, vector)
-        return self.score_texts(vector, texts, embed(self.encoder, texts), kind=kind, text=query)
+        return self.score_texts(vector, texts, embed(self.encoder, texts), kind=kind)
 
     def score_texts(
         self,
@@ -234,7 +230,6 @@ class QuerySteering:
         *,
         scaled: bool = True,
         kind: QuestionKind | None = None,
-        text: str = "",
     ) -> FloatArray:
         """Return scores as `score` does, for a query and texts that are already encoded.
 
@@ -244,7 +239,6 @@ class QuerySteering:
             vectors: Their embeddings, shape `(len(texts), d)`.
             scaled: Whether the scores are brought back to the scale of a cosine.
             kind: Of the question, if it is known.
-            text: The query's words, as for `choose`.
         """
         scores: FloatArray = vectors @ self.steer_vector(query).vector
         return scores

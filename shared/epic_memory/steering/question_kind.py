@@ -11,6 +11,7 @@ questions that it never saw.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?|\d+|[?!]")
 # What comes later in a long message does not tell what is asked.
 _READ = 400
 _CENTS = 100.0
+_MOST_ODDS, _LEAST = 4.0, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +59,16 @@ class QuestionKind(NamedTuple):
     @property
     def odds(self) -> dict[str, float]:
         """Log-odds of the kinds that tell whether the user's memory is needed, each in [-4, 4]."""
-        chances = np.clip((self.choice, self.recall, self.others), 1e-9, 1.0 - 1e-9)
-        odds = np.clip(np.log(chances / (1.0 - chances)), -4.0, 4.0)
-        return dict(zip(("choice", "recall", "others"), odds.tolist(), strict=True))
+        return {"choice": _odds(self.choice), "recall": _odds(self.recall), "others": _odds(self.others)}
 
     def of_documents(self) -> QuestionKind:
         """Return the kind for a store of documents, without preferences: there general knowledge is recalled."""
         return self._replace(recall=self.recall + self.general, general=0.0)
+
+
+def _odds(chance: float) -> float:
+    """Return log-odds, of chances near 0 and 1 those of 0.018 and 0.982."""
+    return max(-_MOST_ODDS, min(math.log(max(chance, _LEAST) / max(1.0 - chance, _LEAST)), _MOST_ODDS))
 
 
 def any_kind() -> QuestionKind:

@@ -8,7 +8,7 @@ anything: "I try to keep Sundays free" to whatever names a day. So the nearness 
     n(p, z) = (Sim(z, p) + a top2 Sim(z, questions) + b top2 Sim(z, follows and breaks)) / (1 + a + b),
 
 where top2 is the mean of the two highest. It is computed for the query and, if the texts to choose from are known, for
-the mean direction c of the candidates nearest to the query, whose share is a little larger:
+the mean direction c of the candidates near to the query, whose share is a little larger:
 
     rel(p) = w0 + w1 near(p) + w2 choice(q),
 
@@ -19,6 +19,7 @@ Nearness alone decides which of several preferences is the heaviest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,8 +54,7 @@ class RelevanceWeights(StageWeights):
     other_choice: Mapping[str, float]  # as `static_choice`, for other encoders
     written: tuple[float, float]  # of an expansion's questions and other phrases, if written for the preference
     borrowed: tuple[float, float]  # the same of a borrowed expansion
-    nearest: int  # how many of the nearest candidates determine what a query is about
-    apart: float  # how much further than the nearest such a candidate may be
+    apart: float  # how much further than the nearest a candidate may be that tells what a query is about
     choice: float  # share of the texts to choose from in near(p), the rest being the query's
     matters: Mapping[str, float]  # of `MATTERS`, the log-odds that a preference is needed for the answer, and "bias"
     unknown: float  # the chance of a choice where the kind of a question is unknown
@@ -104,17 +104,16 @@ class Nearness:
     def __init__(self, vectors: FloatArray, sides: Sequence[AspectEmbeddings], background: FloatArray) -> None:
         weights = RelevanceWeights.shipped()
         self._vectors = vectors
-        self._questions = _Groups([one.questions for one in sides], vectors)
-        self._phrases = _Groups([one.expanded for one in sides], vectors)
+        parts = [part for one in sides for part in (one.questions, one.expanded)]
+        self._groups = _Groups(parts, vectors)
         counts = [
             (weights.borrowed if one.borrowed else weights.written) if len(one.expanded) else (0.0, 0.0)
             for one in sides
         ]
-        shares = np.array(counts, dtype=np.float32).reshape(-1, 2)
-        shares[~self._questions.there, 0] = 0.0
-        self._shares = shares
-        self._whole = 1.0 + shares.sum(axis=1)
-        self._expanded = bool(shares.any())
+        there = np.array([len(part) > 0 for part in parts], dtype=bool).reshape(-1, 2)
+        self._shares = np.where(there, np.array(counts, dtype=np.float32).reshape(-1, 2), np.float32(0.0))
+        self._whole = 1.0 + self._shares.sum(axis=1)
+        self._expanded = bool(self._shares.any())
         self._common = np.zeros(len(vectors), dtype=np.float32)
         self._common = self.of(background).mean(axis=0)
 
@@ -122,9 +121,8 @@ class Nearness:
         """Return near(p, z) of each preference for a unit vector z, shape `(m,)`; for several `(n, d)`, `(n, m)`."""
         near: FloatArray = directions @ self._vectors.T
         if self._expanded:
-            near = near + self._shares[:, 0] * self._questions.highest_two(directions)
-            near += self._shares[:, 1] * self._phrases.highest_two(directions)
-            near = near / self._whole
+            highest = self._groups.highest_two(directions).reshape(*near.shape, 2)
+            near = (near + (highest * self._shares).sum(axis=-1)) / self._whole
         return near - self._common
 
 
@@ -134,7 +132,6 @@ class _Groups:
     def __init__(self, parts: Sequence[FloatArray], like: FloatArray) -> None:
         self._rows = np.concatenate([like[:0], *parts])
         sizes = [len(part) for part in parts]
-        self.there = np.array([size > 0 for size in sizes], dtype=bool)
         # Each group is padded to the longest; the padding refers to a cosine below any other.
         self._places = np.full((len(parts), max(2, *sizes, 2)), len(self._rows), dtype=np.intp)
         start = 0
@@ -145,16 +142,11 @@ class _Groups:
             start += size
 
     def highest_two(self, directions: FloatArray) -> FloatArray:
-        """Return the mean of the two highest cosines of each group with directions `(..., d)`, shape `(..., m)`.
-
-        It is 0 for a group without rows.
-        """
+        """Return the mean of the two highest cosines of each group with directions `(..., d)`, shape `(..., m)`."""
         cosines = np.empty((*directions.shape[:-1], len(self._rows) + 1), dtype=np.float32)
         np.matmul(directions, self._rows.T, out=cosines[..., :-1])
         cosines[..., -1] = -2.0
-        highest = highest_two(cosines[..., self._places])
-        highest[..., ~self.there] = 0.0
-        return highest
+        return highest_two(cosines[..., self._places])
 
 
 def nearness(query: FloatArray, to: Nearness, candidates: FloatArray | None) -> FloatArray:
@@ -188,23 +180,17 @@ def chances_to_matter(encoder: Encoder, near: Sequence[float], kind: QuestionKin
     of, odds = RelevanceWeights.shipped().matters, asked.odds
     common = of["bias"] + sum(of[name] * one for name, one in odds.items())
     # Another model's cosines lie higher or lower.
-    above, found = default_floor(encoder) - Calibration.shipped().floor, np.array(near)
-    by_near = (of["near"] + of["choosing"] * asked.choice) * (found - above)
-    chances: list[float] = (1.0 / (1.0 + np.exp(-common - by_near - of["behind"] * (found.max() - found)))).tolist()
-    return chances
+    above = default_floor(encoder) - Calibration.shipped().floor
+    by_near, nearest = of["near"] + of["choosing"] * asked.choice, max(near)
+    # Preferences are few: plain numbers are faster than short arrays.
+    return [1.0 / (1.0 + math.exp(-common - by_near * (one - above) - of["behind"] * (nearest - one))) for one in near]
 
 
 def center(query: FloatArray, candidates: FloatArray) -> FloatArray:
-    """Return the mean direction of the candidates nearest to a query, shape `(d,)`."""
-    weights = RelevanceWeights.shipped()
+    """Return the mean direction of the candidates near to a query, shape `(d,)`."""
     near = candidates @ query
-    # A candidate much further than the nearest is about something else. All candidates as near as the last one count,
-    # so that their order does not matter.
-    least = float(near.max()) - weights.apart
-    if len(candidates) > weights.nearest:
-        least = max(least, float(np.partition(near, -weights.nearest)[-weights.nearest]))
-    candidates = candidates[near >= least]
-    total = candidates.sum(axis=0)
-    length = float(np.linalg.norm(total))
+    # A candidate much further than the nearest is about something else.
+    total = candidates[near >= near.max() - np.float32(RelevanceWeights.shipped().apart)].sum(axis=0)
+    length = math.sqrt(float(total @ total))
     # Candidates that cancel each other out add nothing to the query.
     return total / np.float32(length) if length > 1e-6 else query

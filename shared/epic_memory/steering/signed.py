@@ -8,9 +8,6 @@ rel(p) is the relevance of a preference, in log-odds (`relevance`). Its nearness
 ~ exp(kappa near(p)). If there are candidates, their topic counts as well. The strength of steering altogether is the
 chance 1 / (1 + exp(-steepness max rel(p))) that any preference matters.
 
-A preference with a proper name of its own ("I'm learning Portuguese") is near to a question by another name alone
-("Where should I stay in Porto?"): near(p) is then computed without what the question has in common with p's names.
-
 Of two preferences that contradict each other only one counts: the nearer one; of about equally near ones the firmer;
 then the later.
 
@@ -45,7 +42,7 @@ Names in formulas that are not explained are fields of `SteeringWeights`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -53,7 +50,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.encoders.base import Embed
 from epic_memory.preferences.evidence import (
     AspectEmbeddings,
     embed_aspects,
@@ -74,7 +70,6 @@ from epic_memory.steering.relevance import (
     nearness,
     relevance,
 )
-from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import Words, words_of
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.weights import StageWeights
@@ -102,8 +97,6 @@ class SteeringWeights(StageWeights):
     felt: float  # share below which a preference is skipped, as it hardly changes the order
 
 
-# A longer text is no question with a name in it.
-_LONGEST_QUESTION = 500
 # Length of a vector of which nothing is left.
 _NOTHING = 1e-6
 
@@ -135,50 +128,6 @@ class Signed(QuerySteering):
         return directions
 
     @cached_property
-    def _names(self) -> list[list[str]]:
-        """The proper names by which each preference calls what it is about."""
-        return [sorted(statement_of(preference.text).names) for preference in self.preferences]
-
-    @cached_property
-    def _named(self) -> FloatArray:
-        return run(self._encoding_names())
-
-    def _encoding_names(self) -> Effects[FloatArray]:
-        """Return the embeddings of all names of preferences, in order, shape `(n, d)`."""
-        names = [name for several in self._names for name in several]
-        vectors: FloatArray = (yield Embed(self.encoder, names, "steering")) if names else self.vectors[:0]
-        return vectors
-
-    @cached_property
-    def _alone(self) -> dict[int, tuple[Nearness, FloatArray]]:
-        """Of each preference with names the nearness to it alone, and a basis of its names, shape `(d, names)`."""
-        named = np.split(self._named, np.cumsum([len(names) for names in self._names])[:-1])
-        return {
-            row: (
-                Nearness(self.vectors[row : row + 1], [self._sides[row]], self._samples),
-                np.linalg.qr(own.T)[0].astype(np.float32),
-            )
-            for row, own in enumerate(named)
-            if len(own)
-        }
-
-    def _near_without_names(self, vectors: FloatArray, text: str) -> Iterator[tuple[int, float]]:
-        """Yield near(p) of each preference that is called by another name than a question, with its row.
-
-        What the question and the candidates, unit vectors `(1 + n, d)`, have in common with its names is left out.
-        """
-        if not any(self._names) or len(text) > _LONGEST_QUESTION or not (asked := statement_of(text).names):
-            return
-        for row, names in enumerate(self._names):
-            if names and asked.isdisjoint(names):
-                alone, basis = self._alone[row]
-                left = vectors - (vectors @ basis) @ basis.T
-                lengths = np.linalg.norm(left, axis=1, keepdims=True)
-                left /= np.maximum(lengths, np.float32(_NOTHING))
-                rest: FloatArray = np.where(lengths > _NOTHING, left, vectors)
-                yield row, float(nearness(rest[0], alone, rest[1:])[0])
-
-    @cached_property
     def _nearness(self) -> Nearness:
         return Nearness(self.vectors, self._sides, self._samples)
 
@@ -203,14 +152,12 @@ class Signed(QuerySteering):
         )
 
     def preparing(self) -> Effects[None]:
-        """Encode samples, phrases and names."""
+        """Encode samples and phrases."""
         if self.preferences:
             if "_samples" not in self.__dict__:
                 self._samples = yield from encoding_samples(self.encoder)
             if "_sides" not in self.__dict__:
                 self._sides = yield from embedding_aspects(self.encoder, self.preferences, borrow=self.borrow)
-            if "_named" not in self.__dict__:
-                self._named = yield from self._encoding_names()
             _ = self._directions, self._nearness, self._clashes
             self.ready = True
 
@@ -233,7 +180,6 @@ class Signed(QuerySteering):
         candidates: FloatArray | None = None,
         kind: QuestionKind | None = None,
         votes: FloatArray | None = None,
-        text: str = "",
     ) -> Chosen:
         """Choose by nearness and rel(p)."""
         weights = SteeringWeights.shipped()
@@ -242,9 +188,6 @@ class Signed(QuerySteering):
             return Chosen([], [], [], 0.0, None)
         known = candidates if candidates is not None and len(candidates) else None
         found = nearness(query, self._nearness, known)
-        with_candidates = query[None] if known is None else np.vstack([query, known])
-        for row, alone in self._near_without_names(with_candidates, text):
-            found[row] = alone
         if votes is not None:
             found = found + np.float32(weights.vote) * votes
         every = relevance(self.encoder, found, kind, candidates=known is not None)
@@ -290,11 +233,10 @@ class Signed(QuerySteering):
         *,
         scaled: bool = True,
         kind: QuestionKind | None = None,
-        text: str = "",
     ) -> FloatArray:
         """Score texts by their cosines with E(q) and their evidence for or against preferences, shape `(n,)`."""
         weights = SteeringWeights.shipped()
-        chosen = self.choose(query, candidates=vectors, kind=kind, text=text)
+        chosen = self.choose(query, candidates=vectors, kind=kind)
         scores = vectors @ query
         if not chosen.rows:
             return scores

@@ -229,15 +229,15 @@ class EmbeddedVerifier(BaseVerifier):
         alignments = []
         for place, near in zip(judged.kept, beside, strict=True):
             wanted, measures, preference = judged.wanted[place], judged.measures[place], candidate.preferences[place]
-            stance, aspects = Stance.NEUTRAL, aspects_of(preference)
-            if aspects.understood:
+            stance = Stance.NEUTRAL
+            if aspects_of(preference).understood:
                 stance = self._stance(wanted, judged.odds[place], measures, said, near)
             sentence = self._deciding(wanted, stance, said, candidate.preference_embeddings[place])
             language = self.language or language_for([preference])
             alignments.append(
                 Alignment(
                     preference_id=preference.id,
-                    instruction=worded_instruction(aspects, stance, sentence, preference.text, language),
+                    instruction=worded_instruction(stance, sentence, preference.text, language),
                     stance=stance,
                     confidence=confidences[place],
                     rationale=_rationale(measures),

@@ -430,17 +430,6 @@ def test_a_fact_stays_one_though_its_text_comes_as_an_item(reserve: int | str) -
     assert memory.add([CODE]).duplicates == 1 and texts(memory) == [CODE]
 
 
-@pytest.mark.parametrize(("text", "end"), table(__file__, "a_fact_that_states_its_end_has_it"))
-def test_a_fact_that_states_its_end_has_it(text: str, end: str | None) -> None:
-    memory = EpicMemory(PREFERENCES)
-    memory.facts.add(text)
-    (fact,) = memory.facts
-    assert (None if fact.expires_at is None else fact.expires_at.astimezone().date().isoformat()) == end
-    until = later(hours=1)
-    memory.facts.add(text, expires_at=until)
-    assert memory.facts[0].expires_at == until
-
-
 def test_what_was_replaced_or_ended_can_be_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
@@ -467,14 +456,14 @@ def test_what_another_fact_may_have_changed_is_forgotten_whole(tmp_path: Path) -
 def test_a_replaced_fact_expires_in_the_history_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
-        memory.facts.add("My locker code is zanzibar.", expires_at=later(hours=1))
-        memory.facts.add("My locker code is now quetzal.")
+        memory.facts.add("My locker code is zanzibar-1.", expires_at=later(hours=1))
+        memory.facts.add("My locker code is now quetzal-2.")
         assert len(memory.facts.edits()) == 2
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 4000)
         assert memory.facts.edits() == []
         memory.file.compact()
-        assert texts(memory) == ["My locker code is now quetzal."]
+        assert texts(memory) == ["My locker code is now quetzal-2."]
     assert b"zanzibar" not in path.read_bytes()
 
 
@@ -640,8 +629,8 @@ def test_what_was_edited_again_is_undone_in_order() -> None:
 def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:
-        memory.facts.add("The safe's combination is zanzibar.")
-        memory.facts.add("The safe's combination is now quetzal.")
+        memory.facts.add("The safe's combination is zanzibar-1.")
+        memory.facts.add("The safe's combination is now quetzal-2.")
         memory.forget(memory.facts[0].id)
         assert memory.facts.edits() == [] and memory.facts == []
     assert b"zanzibar" not in path.read_bytes() and b"quetzal" not in path.read_bytes()

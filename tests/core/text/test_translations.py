@@ -13,7 +13,6 @@ from epic_memory import context as contexts
 from epic_memory.context import documents_of_context, format_context, format_hit, language_of_context
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.foreign import language_for
-from epic_memory.preferences.parser import aspects_of
 from epic_memory.text.translations import LANGUAGES, translated, translations
 from epic_memory.types import Hit, Hits, MemoryEntry, Stance
 from epic_memory.verification import wording
@@ -29,7 +28,6 @@ PREFERENCES = {
     "ja": ["カジノのあるホテルは避けたい。", "静かな庭が好きです。"],
     "zh": ["我不喜欢有赌场的酒店。", "我喜欢安静的花园。"],
 }
-ASPECTS = aspects_of(PREFERENCES["en"][0])
 
 
 def entry(language: str, stance: Stance, instruction: str = "Look at the garden.") -> MemoryEntry:
@@ -70,7 +68,7 @@ def test_every_message_is_in_every_language_and_no_other(monkeypatch: pytest.Mon
     wording._warnings.cache_clear()
     format_context(everything("de"))
     for stance in Stance:
-        worded_instruction(ASPECTS, stance, "A hotel.", PREFERENCES["de"][0], "de")
+        worded_instruction(stance, "A hotel.", PREFERENCES["de"][0], "de")
     for language in OTHERS:
         assert translations(language).keys() == asked, language
 
@@ -153,7 +151,7 @@ def test_a_text_begins_no_section_of_a_context_in_its_language(language: str) ->
 
 @pytest.mark.parametrize("own", LANGUAGES)
 def test_a_warning_in_any_language_is_not_given_twice(own: str) -> None:
-    warning = worded_instruction(ASPECTS, Stance.CONFLICTS, "A hotel.", PREFERENCES["en"][0], own)
+    warning = worded_instruction(Stance.CONFLICTS, "A hotel.", PREFERENCES["en"][0], own)
     assert is_worded(warning)
     hit = Hit(item=Item(text="x"), score=0.0, entries=(entry("de", Stance.CONFLICTS, warning),))
     assert f"\n- {warning}\n" in format_hit(1, hit)

@@ -17,7 +17,6 @@ from epic_memory.encoders import Encoder, StaticEncoder, default_encoder
 from epic_memory.encoders.base import embed
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import embed_aspects
-from epic_memory.preferences.parser import parse_aspects
 from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 from epic_memory.types.preferences import Aspects, Expansion
 from epic_memory.verification import EmbeddedVerifier
@@ -33,7 +32,6 @@ from epic_memory.verification.features import (
     measured,
     stance_measured,
 )
-from epic_memory.verification.wording import worded_instruction
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
 from labelled_sentences import labelled
@@ -120,21 +118,11 @@ def test_a_clear_case_is_never_inverted(encoder: StaticEncoder, preference: str,
     assert stance(encoder, text, preference) != wrong
 
 
-@pytest.mark.parametrize(
-    ("preference", "stance", "expected"),
-    labelled("instructions_read_well"),
-)
-def test_instructions_read_well(preference: str, stance: str, expected: str) -> None:
-    assert worded_instruction(parse_aspects(preference), Stance(stance), "Q.", preference).startswith(expected)
-
-
-@pytest.mark.parametrize("preference", table(__file__, "what_would_read_badly_is_quoted_once"))
-@pytest.mark.parametrize("stance", list(Stance))
-def test_what_would_read_badly_is_quoted_once(preference: str, stance: Stance) -> None:
-    told = worded_instruction(parse_aspects(preference), stance, "Q.", preference)
-    assert told.count(f'the user said: "{preference}"') == 1
-    assert told.endswith('"Q."')
-    assert told.startswith("Steer clear") == (stance is CONFLICTS)
+def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preference(encoder: StaticEncoder) -> None:
+    found = alignment(encoder, "The hotel has eighty rooms and a garden.", PREFERENCES[0])
+    assert found.stance is Stance.NEUTRAL
+    assert found.instruction.startswith(f'Check before recommending: the user said: "{PREFERENCES[0]}"')
+    assert found.instruction.endswith('"The hotel has eighty rooms and a garden."')
 
 
 def test_what_is_not_understood_is_neutral_and_quoted(encoder: StaticEncoder) -> None:
@@ -183,12 +171,12 @@ def test_edited_aspects_change_the_stance(encoder: StaticEncoder) -> None:
 
 def test_instructions_say_what_to_do_and_quote_the_text(encoder: StaticEncoder) -> None:
     against = alignment(encoder, TEXTS[1], "I avoid hotels with casinos.")
-    assert against.instruction.startswith("Steer clear: the user avoids hotels with casinos.")
+    assert against.instruction.startswith('Steer clear: the user said: "I avoid hotels with casinos."')
     assert "Golden Ace" in against.instruction
     suits = alignment(encoder, TEXTS[0], "I avoid hotels with casinos.")
-    assert suits.instruction.startswith("Suits the user, who avoids hotels with casinos:")
+    assert suits.instruction.startswith('Suits what the user said: "I avoid hotels with casinos."')
     wants = alignment(encoder, "A quiet mountain trail leads to a lake.", "I love quiet mountain trails.")
-    assert wants.instruction.startswith("Suits the user, who wants quiet mountain trails:")
+    assert wants.instruction.startswith('Suits what the user said: "I love quiet mountain trails."')
     several = alignment(encoder, TEXTS[2], "I love quiet mountain trails.")
     assert '"A quiet mountain trail leads through meadows."' in several.instruction
     instead = alignment(encoder, "Steak with butter, cheese and eggs.", "I am vegan.")

@@ -87,13 +87,6 @@ def end_of_day(now: datetime, days: int = 0) -> datetime:
     return datetime.combine(now.date() + timedelta(days=days), time(23, 59, 59), now.tzinfo)
 
 
-def end_of_fact(text: str) -> datetime | None:
-    """Return the end that a fact states itself if it lies ahead: "My voucher expires on 14 May 2027"."""
-    now = datetime.now(timezone.utc).astimezone()
-    end = in_calendar(stated_end, text, now)
-    return end if end is not None and end > now else None
-
-
 def in_calendar(find: Callable[[str, datetime], datetime | None], text: str, now: datetime) -> datetime | None:
     """Return the end that is found in a text; None for one that is beyond the year 9999, here or in UTC."""
     try:
