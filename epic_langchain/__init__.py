@@ -1,7 +1,6 @@
 """EPIC for LangChain: preference-aligned memory as components of langchain-core (extra `langchain`).
 
-The components for agents need the extra `agents`, the adapters for `langchain-graph-retriever` the extra
-`graph-retriever`. These components and `EpicGraphRetriever` are imported on first use.
+The components for agents need the extra `agents`; these and `EpicGraphRetriever` are imported on first use.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from epic_langchain.agents import EpicStore as EpicStore
     from epic_langchain.agents import epic_tools as epic_tools
     from epic_langchain.graph_retriever import EpicGraphRetriever as EpicGraphRetriever
-    from epic_langchain.traversal import EpicGraphAdapter as EpicGraphAdapter
-    from epic_langchain.traversal import SteeredGraphAdapter as SteeredGraphAdapter
 
 __all__ = [
     "EpicCompressor",
@@ -50,11 +47,9 @@ __all__ = [
 
 # `__all__` leaves out the names that need an extra: `import *` has to work without any.
 _LATER = {
-    "EpicGraphAdapter": "traversal",
     "EpicGraphRetriever": "graph_retriever",
     "EpicMemoryMiddleware": "agents",
     "EpicStore": "agents",
-    "SteeredGraphAdapter": "traversal",
     "epic_tools": "agents",
 }
 

@@ -80,8 +80,6 @@ def test_a_component_takes_some_arguments_without_names() -> None:
 
 
 def test_a_memory_is_no_file_of_a_store() -> None:
-    with pytest.raises(InvalidInputError, match=r"EpicVectorStore\.from_memory\(memory\)"):
-        LC.EpicVectorStore(MEMORY)
     for given in (lambda: LC.EpicStore(MEMORY), lambda: LC.EpicVectorStore(path=MEMORY)):
         with pytest.raises(InvalidInputError, match="name of a file, not EpicMemory"):
             given()

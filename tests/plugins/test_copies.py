@@ -223,9 +223,6 @@ EVERY: dict[str, Callable[[Path, EpicMemory], list[Any]]] = {
         lc.EpicDocumentTransformer(memory=memory),
     ],
     "lc.EpicEmbeddings": lambda path, memory: [lc.EpicEmbeddings()],
-    "lc.EpicGraphAdapter": lambda path, memory: [
-        lc.EpicGraphAdapter(store) for store in (documents_at(path.parent / "a.vectors"), documents_at(None))
-    ],
     "lc.EpicGraphRetriever": lambda path, memory: [lc.EpicGraphRetriever(graph=one) for one in (path, memory)],
     "lc.EpicMemoryMiddleware": lambda path, memory: [lc.EpicMemoryMiddleware(one) for one in (path, memory)],
     "lc.EpicReranker": lambda path, memory: [lc.EpicReranker(memory=memory)],
@@ -235,11 +232,9 @@ EVERY: dict[str, Callable[[Path, EpicMemory], list[Any]]] = {
     "lc.EpicVectorStore": lambda path, memory: [
         documents_at(path.parent / "b.vectors"),
         documents_at(None),
-        lc.EpicVectorStore.from_memory(memory),
     ],
     "lc.LangChainEncoder": lambda path, memory: [lc.LangChainEncoder(lc.EpicEmbeddings(), tau=0.2)],
     "lc.LangChainLM": lambda path, memory: [lc.LangChainLM(FakeListChatModel(responses=["Yes."]), concurrency=2)],
-    "lc.SteeredGraphAdapter": lambda path, memory: [lc.SteeredGraphAdapter(plain_documents(), [CASINO])],
     "lc.SteeredRetriever": lambda path, memory: [
         lc.SteeredRetriever(vectorstore=store, preferences=[CASINO])
         for store in (plain_documents(), documents_at(None))
