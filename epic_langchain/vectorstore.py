@@ -26,7 +26,6 @@ from epic_memory.runtime.effects import in_thread
 from epic_memory.steering import Mode
 from epic_memory.types import checked_k
 from epic_plugins.collection_file import CollectionFile
-from epic_plugins.copies import checked_file
 from epic_plugins.wrong_arguments import check_options, explained
 
 
@@ -83,7 +82,6 @@ class EpicVectorStore(CollectionFile, VectorStore):
             must_exist=must_exist,
             read_only=read_only,
         )
-        self._read_only = read_only
 
     # making a store of documents
 
@@ -266,21 +264,6 @@ class EpicVectorStore(CollectionFile, VectorStore):
     def embeddings(self) -> Embeddings:
         """The embedding model."""
         return self._embeddings
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "embedding": self._embeddings,
-            "path": checked_file(self.path, self),
-            "preferences": self._collection.preferences,
-            "steering": self._collection.steering,
-            "must_exist": True,
-            "read_only": self._read_only,
-        }
-
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        return (*super()._shared(), self._embeddings)
 
 
 def _by_text(

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing_extensions import Self
 
 from epic_memory.collection import Collection
-from epic_plugins.copies import Copied, checked_file
+from epic_plugins.copies import Open
 
 
-class CollectionFile(Copied):
+class CollectionFile(Open):
     """Base of the stores that hold a collection, in a file or in RAM."""
 
     _collection: Collection
@@ -49,7 +49,3 @@ class CollectionFile(Copied):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'in RAM' if self.path is None else self.path}>"
-
-    def _shared(self) -> tuple[object, ...]:
-        checked_file(self.path, self)
-        return self._collection, self._collection.encoder
