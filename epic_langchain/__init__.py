@@ -1,7 +1,6 @@
 """EPIC for LangChain: preference-aligned memory as components of langchain-core (extra `langchain`).
 
-The components for agents need the extra `agents`, the adapters for `langchain-graph-retriever` the extra
-`graph-retriever`. These components and `EpicGraphRetriever` are imported on first use.
+The components for agents need the extra `agents`, and are imported on first use.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ try:
 except ImportError as error:
     raise MissingExtraError("langchain-core", "langchain") from error
 
-from epic_langchain.compressor import EpicCompressor
-from epic_langchain.filters import EpicTranslator
 from epic_langchain.models import EpicEmbeddings, LangChainEncoder, LangChainLM
 from epic_langchain.reranker import EpicReranker
 from epic_langchain.retriever import EpicRetriever
@@ -29,18 +26,12 @@ if TYPE_CHECKING:
     from epic_langchain.agents import EpicMemoryMiddleware as EpicMemoryMiddleware
     from epic_langchain.agents import EpicStore as EpicStore
     from epic_langchain.agents import epic_tools as epic_tools
-    from epic_langchain.graph_retriever import EpicGraphRetriever as EpicGraphRetriever
-    from epic_langchain.traversal import EpicGraphAdapter as EpicGraphAdapter
-    from epic_langchain.traversal import SteeredGraphAdapter as SteeredGraphAdapter
 
 __all__ = [
-    "EpicCompressor",
     "EpicDocumentTransformer",
     "EpicEmbeddings",
-    "EpicGraphRetriever",
     "EpicReranker",
     "EpicRetriever",
-    "EpicTranslator",
     "EpicVectorStore",
     "LangChainEncoder",
     "LangChainLM",
@@ -48,21 +39,14 @@ __all__ = [
 ]
 
 
-# `__all__` leaves out the names that need an extra: `import *` has to work without any.
-_LATER = {
-    "EpicGraphAdapter": "traversal",
-    "EpicGraphRetriever": "graph_retriever",
-    "EpicMemoryMiddleware": "agents",
-    "EpicStore": "agents",
-    "SteeredGraphAdapter": "traversal",
-    "epic_tools": "agents",
-}
+# `__all__` leaves out the names that need an extra: `import *` has to work without it.
+_LATER = ("EpicMemoryMiddleware", "EpicStore", "epic_tools")
 
 
 def __getattr__(name: str) -> object:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"epic_langchain.{_LATER[name]}"), name)
+    value: object = getattr(import_module("epic_langchain.agents"), name)
     globals()[name] = value
     return value
 

@@ -13,7 +13,6 @@ from epic_memory import Hit, Item
 from epic_memory.collection import Record
 from epic_memory.context import format_hit
 from epic_memory.errors import InvalidInputError
-from epic_memory.types import stable_id
 from epic_memory.types.metadata import copied, dumped_metadata
 from epic_memory.types.verdicts import Judged
 from epic_plugins.metadata import (
@@ -51,21 +50,10 @@ def memory_item(document: object) -> Item:
     return Item(id=found.id or "", text=found.page_content, metadata=own_metadata(found.metadata))
 
 
-def documents_of(judged: Judged, document: Document, *, split: bool) -> list[Document]:
-    """Return a kept document with its guidance; with `split`, one document for each preference it was kept for."""
-    alignments = guidance_of(judged)
-    own = own_metadata(document.metadata)
-    text = document.page_content
-    if not split:
-        return [Document(id=document.id, page_content=text, metadata=own | as_metadata(alignments))]
-    return [
-        Document(
-            id=stable_id("document", document.id, preference.id) if document.id else document.id,
-            page_content=text,
-            metadata=own | as_metadata([facts]),
-        )
-        for facts, preference in zip(alignments, judged.preferences, strict=True)
-    ]
+def kept_document(judged: Judged, document: Document) -> Document:
+    """Return a kept document with its guidance."""
+    metadata = own_metadata(document.metadata) | as_metadata(guidance_of(judged))
+    return Document(id=document.id, page_content=document.page_content, metadata=metadata)
 
 
 class FoundDocument(Document):

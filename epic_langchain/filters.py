@@ -7,8 +7,6 @@ from inspect import iscoroutinefunction
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
-from langchain_core.structured_query import Comparator, Comparison, Operation, Operator, StructuredQuery, Visitor
-from typing_extensions import override
 
 from epic_langchain.documents import document_of_record
 from epic_memory import Filter
@@ -28,7 +26,6 @@ _TESTS: dict[str, Callable[[str, Any], Filter]] = {
     "$in": Filter.in_,
     "$nin": Filter.not_in,
 }
-_COMPARATORS = {Comparator(name[1:]): test for name, test in _TESTS.items()} | {Comparator.CONTAIN: Filter.contains}
 _KNOWN = ", ".join((*_TESTS, "$between", "$exists", "$and", "$or", "$not"))
 
 
@@ -110,47 +107,3 @@ def _test(key: str, name: object, operand: Any) -> Filter:
     if name not in _TESTS:
         raise InvalidInputError(f"Filters know {_KNOWN}; not {name!r}.")
     return _TESTS[str(name)](key, operand)
-
-
-class EpicTranslator(Visitor):
-    """Translator of the filters that a model writes for a `SelfQueryRetriever`, for our stores and retrievers.
-
-        SelfQueryRetriever.from_llm(llm, store, contents, fields, structured_query_translator=EpicTranslator())
-
-    Dates are compared as the texts that they are in metadata, ISO 8601.
-    """
-
-    allowed_operators = tuple(Operator)
-    allowed_comparators = (*_COMPARATORS,)
-
-    @override
-    def visit_operation(self, operation: Operation) -> Filter:
-        """Return the filter of several conditions.
-
-        Raises:
-            InvalidInputError: for no conditions, or several under a negation.
-        """
-        parts: list[Filter] = [part.accept(self) for part in operation.arguments]
-        negated = operation.operator is Operator.NOT
-        if not parts or (negated and len(parts) > 1):
-            raise InvalidInputError(f"{operation.operator.value} takes conditions, a negation one; not {len(parts)}.")
-        return ~parts[0] if negated else _joined(operation.operator.value, parts)
-
-    @override
-    def visit_comparison(self, comparison: Comparison) -> Filter:
-        """Return the filter of one condition.
-
-        Raises:
-            ValueError: for a comparator that is not allowed.
-        """
-        self._validate_func(comparison.comparator)
-        value = comparison.value
-        if isinstance(value, Mapping) and value.get("type") in ("date", "datetime"):
-            value = value[value["type"]]
-        return _COMPARATORS[comparison.comparator](comparison.attribute, value)
-
-    @override
-    def visit_structured_query(self, structured_query: StructuredQuery) -> tuple[str, dict[str, Any]]:
-        """Return the text to search for, and the search's options."""
-        where = structured_query.filter
-        return structured_query.query, {} if where is None else {"filter": where.accept(self)}

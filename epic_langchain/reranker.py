@@ -11,7 +11,8 @@ from langchain_core.runnables.config import run_in_executor
 from pydantic import ConfigDict, Field
 from typing_extensions import override
 
-from epic_plugins.copies import OverMemory
+from epic_memory import EpicMemory
+from epic_plugins.copies import Open
 from epic_plugins.learned_reranking import PROBABILITY, ranked_texts
 from epic_plugins.wrong_arguments import explained
 from epic_rerank import LearnedReranker
@@ -20,7 +21,7 @@ _LARGEST = 1e300  # JSON holds greater whole numbers, which are no score
 
 
 @explained()
-class EpicReranker(OverMemory, BaseDocumentCompressor):
+class EpicReranker(Open, BaseDocumentCompressor):
     """Reranker of any retriever's documents by what a memory has learnt, or by one that was trained.
 
         reranker = EpicReranker(memory=memory, top_n=5)
@@ -39,12 +40,9 @@ class EpicReranker(OverMemory, BaseDocumentCompressor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
+    memory: EpicMemory = Field(exclude=True, repr=False)
     reranker: LearnedReranker | None = Field(default=None, exclude=True, repr=False)
     top_n: int = Field(default=5, ge=1)
-
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        return *super()._shared(), self.reranker
 
     @override
     def compress_documents(

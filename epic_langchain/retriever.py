@@ -1,36 +1,39 @@
-"""Retriever over a memory, and the bases that it shares with the other retrievers."""
+"""Retriever over a memory or a graph, and the base that it shares with the steered one."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict, Field, InstanceOf, PrivateAttr, field_validator, model_validator
+from pydantic import ConfigDict, Field, InstanceOf, field_validator, model_validator
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import per_call, without_settings
 from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.events import search_event
 from epic_langchain.filters import MetadataFilter, filter_of
-from epic_langchain.models import EpicEmbeddings, encoder_of, memory_of
-from epic_memory import BuildReport, EpicMemory, Hits
+from epic_langchain.models import searched_of
+from epic_memory import BuildReport, Hits
 from epic_memory.context import format_preferences, language_of_context, numbered_hits
 from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.settings import Settings
 from epic_memory.types import checked_k
 from epic_memory.types.search_options import OVERRIDES, SearchOptions, checked_options
-from epic_plugins.copies import CopiedModel, checked_file, lasting
+from epic_plugins.copies import Open
+from epic_plugins.models import in_namespace
 from epic_plugins.wrong_arguments import explained
 
+if TYPE_CHECKING:
+    from epic_graph.reports import GraphReport
 
-class OptionsRetriever(CopiedModel, BaseRetriever):
+
+class OptionsRetriever(Open, BaseRetriever):
     """Base of retrievers that take options with each call."""
 
     model_config = ConfigDict(
@@ -71,28 +74,53 @@ class OptionsRetriever(CopiedModel, BaseRetriever):
         return without_settings(super().to_json_not_implemented())
 
 
-class MemoryRetriever(OptionsRetriever):
-    """Base of retrievers over a memory: opens it, and turns hits into documents."""
+@explained(index="An index of another library stays where it is: SteeredRetriever(vectorstore=...) steers its store.")
+class EpicRetriever(OptionsRetriever):
+    """Retriever over a memory or a graph: its items as documents, each with its guidance.
+
+        retriever = EpicRetriever(memory="me.epic", k=5)
+        documents = retriever.invoke("Where should I stay?", k=3)
+
+    `k`, `filter`, `namespace`, `options` and single ones of these (`preferences`, `steering`, `stance_policy` and
+    `min_score`) can be given with each call, or in `config["configurable"]` as `epic_k`, `epic_filter` and so on. A
+    filter is an `epic_memory.Filter` or a mapping like `{"year": {"$gte": 2020}}`.
+
+    Attributes:
+        memory: The memory, which the caller closes; the name of its file, which has to exist; or a
+            `epic_graph.GraphMemory`, whose walk over the graph finds the items.
+        embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
+            epic_memory or its name; default: the embedded encoder. A memory that is open has its own.
+        llm: Likewise, the language model for all that one can do: a chat model, a LanguageModel of epic_memory or the
+            name of one, "ollama:qwen3:4b".
+        settings: Likewise, the memory's settings.
+        k: How many documents, at least 1; before them come up to three facts of the user that fit the query
+            (`MemoryFacts.add`), as documents with `epic_tier` "fact", whether or not they are among the k.
+        guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
+            changes each document's text to the form a model gets: its number, the guidance, the content.
+        options: How the memory is searched, as for `EpicMemory.search`: `SearchOptions(min_score=None)` always returns
+            k.
+
+    Raises:
+        ValidationError: if an argument is invalid.
+        StoreError: if the file cannot be opened.
+        InvalidInputError: from a call, for another namespace than a graph's.
+    """
 
     # Frozen, because they decided how the memory was opened; hidden, because a model may hold a key.
+    memory: Any = Field(frozen=True)  # what is searched, once validated; Any, so that type checkers accept a name
     embeddings: Any = Field(default=None, frozen=True, repr=False)
+    llm: Any = Field(default=None, frozen=True, repr=False)
+    settings: InstanceOf[Settings] | None = Field(default=None, frozen=True, repr=False)
     guidance: Literal["metadata", "text"] = "metadata"
     options: InstanceOf[SearchOptions] | None = None
 
-    # The memory or graph as it was given.
-    _given: Any = PrivateAttr()
+    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "options", *OVERRIDES)
 
-    @property
-    @abstractmethod
-    def _searched(self) -> Any:
-        """The object whose `search` and `asearch` are called; they take the options of a call."""
-
-    @field_validator("embeddings")
-    @classmethod
-    def _checked_embeddings(cls, embeddings: Any) -> Any:
-        made = None if embeddings is None else encoder_of(embeddings)
-        # Keep the encoder made from a name, so that it is not loaded again.
-        return EpicEmbeddings(made) if isinstance(embeddings, str) else embeddings
+    @model_validator(mode="after")
+    def _open(self) -> Self:
+        """Open the file last: if another argument failed later, nobody could close it."""
+        self.__dict__["memory"] = searched_of(self.memory, self.embeddings, self.llm, self.settings)
+        return self
 
     @override
     def _get_relevant_documents(
@@ -114,14 +142,17 @@ class MemoryRetriever(OptionsRetriever):
         k: int | None = None,
         filter: MetadataFilter | None = None,
         options: SearchOptions | None = None,
+        namespace: str | None = None,
         **single: Any,
     ) -> Effects[list[Document]]:
         how = checked_options(self.options if options is None else options)
-        search: dict[str, Any] = {"k": self.k if k is None else k, "filter": filter_of(filter)}
-        if "namespace" in single:
-            search["namespace"] = single.pop("namespace")
-        search["options"] = replace(how, **single) if single else how
-        hits: Hits = yield Call(self._searched.search, self._searched.asearch, query, **search)
+        search: dict[str, Any] = {
+            "k": self.k if k is None else k,
+            "filter": filter_of(filter),
+            "options": replace(how, **single) if single else how,
+            **in_namespace(self.memory, namespace),
+        }
+        hits: Hits = yield Call(self.memory.search, self.memory.asearch, query, **search)
         yield search_event(run_manager.get_child(), hits, search["k"])
         return self._documents(hits)
 
@@ -139,74 +170,21 @@ class MemoryRetriever(OptionsRetriever):
         params = super()._get_ls_params(**kwargs)
         return LangSmithRetrieverParams({**params, "ls_vector_store_provider": "epic"})
 
-
-@explained(index="An index of another library stays where it is: SteeredRetriever(vectorstore=...) steers its store.")
-class EpicRetriever(MemoryRetriever):
-    """Retriever over a memory: its items as documents, each with its guidance.
-
-        retriever = EpicRetriever(memory="me.epic", k=5)
-        documents = retriever.invoke("Where should I stay?", k=3)
-
-    `k`, `filter`, `namespace`, `options` and single ones of these (`preferences`, `steering`, `stance_policy` and
-    `min_score`) can be given with each call, or in `config["configurable"]` as `epic_k`, `epic_filter` and so on. A
-    filter is an `epic_memory.Filter` or a mapping like `{"year": {"$gte": 2020}}`.
-
-    Attributes:
-        memory: The memory, which the caller closes; or the name of its file, which has to exist.
-        embeddings: The embeddings for opening a file given by its name: LangChain's `Embeddings`, an encoder of
-            epic_memory or its name; default: the embedded encoder. A memory that is open has its own.
-        llm: Likewise, the language model for all that one can do: a chat model, a LanguageModel of epic_memory or the
-            name of one, "ollama:qwen3:4b".
-        settings: Likewise, the memory's settings.
-        k: How many documents, at least 1; before them come up to three facts of the user that fit the query
-            (`MemoryFacts.add`), as documents with `epic_tier` "fact", whether or not they are among the k.
-        guidance: "metadata" puts the instructions and the other guidance into flat `epic_*` metadata; "text" also
-            changes each document's text to the form a model gets: its number, the guidance, the content.
-        options: How the memory is searched, as for `EpicMemory.search`: `SearchOptions(min_score=None)` always returns
-            k.
-
-    Raises:
-        ValidationError: if an argument is invalid.
-        StoreError: if the file cannot be opened.
-    """
-
-    memory: Any = Field(frozen=True)  # an EpicMemory once validated; Any, so that type checkers accept a name
-    llm: Any = Field(default=None, frozen=True, repr=False)
-    settings: InstanceOf[Settings] | None = Field(default=None, frozen=True, repr=False)
-
-    _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "namespace", "options", *OVERRIDES)
-
-    @model_validator(mode="after")
-    def _open(self) -> Self:
-        """Open the file last: if another argument failed later, nobody could close it."""
-        self._given = self.memory
-        self.__dict__["memory"] = memory_of(self.memory, self.embeddings, self.llm, self.settings)
-        return self
-
-    @property
-    @override
-    def _searched(self) -> EpicMemory:
-        memory: EpicMemory = self.memory
-        return memory
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return {**self._fields(), "memory": lasting(self._given)}
-
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        checked_file(self.memory.file.path, self)
-        return self._given, self.memory, self.embeddings, self.llm
-
-    def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
+    def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport | GraphReport:
         """Offer documents (ids, texts and metadata) to the memory, which decides what it keeps.
 
         Raises:
             InvalidInputError: for anything but Documents, or metadata that is not JSON.
-            EpicError: as `EpicMemory.add` raises it.
+            EpicError: as `EpicMemory.add` or `GraphMemory.add` raises it.
         """
-        return self._searched.add(map(memory_item, several(documents)), progress=progress)
+        report: BuildReport | GraphReport
+        report = self.memory.add(map(memory_item, several(documents)), progress=progress)
+        return report
 
-    async def aadd_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
+    async def aadd_documents(
+        self, documents: Iterable[Document], *, progress: bool = False
+    ) -> BuildReport | GraphReport:
         """Do the same as `add_documents` without blocking the event loop."""
-        return await self._searched.aadd(map(memory_item, several(documents)), progress=progress)
+        report: BuildReport | GraphReport
+        report = await self.memory.aadd(map(memory_item, several(documents)), progress=progress)
+        return report

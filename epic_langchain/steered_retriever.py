@@ -126,11 +126,6 @@ class SteeredRetriever(OptionsRetriever):
         return self
 
     @override
-    def _shared(self) -> tuple[object, ...]:
-        # The store itself says whether it can be copied.
-        return self.embeddings, self._embeddings, self.vectorstore.embeddings, self._search
-
-    @override
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
         options = super()._options(config, kwargs)
         if self.fallback is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -16,22 +16,42 @@ from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import per_call, without_settings
-from epic_langchain.documents import checked_document, checked_documents, documents_of, several
+from epic_langchain.documents import checked_document, checked_documents, kept_document, several
 from epic_langchain.events import judge_event
 from epic_langchain.models import calling_with, encoder_of, verifier_of
-from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference
+from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference, Settings
+from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import in_thread
 from epic_memory.types.verdicts import Judged
-from epic_plugins.judging_memory import JudgingModel, PreparedForUsers
+from epic_plugins.judging_memory import JudgingModel, Prepared
 from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
 
+_USERS = 32
 _Users: TypeAlias = tuple[Preference, ...]
 _Key: TypeAlias = tuple[str | None, str]
 """Key of a document: its id and its text."""
+
+
+class _PreparedForUsers:
+    """A prepared memory for each of the users served last. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple[Preference, ...], Prepared] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def memory(self, preferences: Iterable[str | Preference], *, encoder: Encoder, settings: Settings) -> EpicMemory:
+        """Return the memory of a user, as `Prepared.memory` does; no user waits for another's."""
+        unique = tuple(unique_preferences(preferences))
+        with self._lock:
+            prepared = self._made.setdefault(unique, Prepared())
+            self._made.move_to_end(unique)
+            while len(self._made) > _USERS:
+                self._made.popitem(last=False)
+        return prepared.memory(unique, encoder=encoder, settings=settings)
 
 
 @explained()
@@ -59,7 +79,6 @@ class EpicDocumentTransformer(
             default: the embedded verifier, which needs no model.
         settings: How to judge, as for `EpicMemory`: `Settings(tau=..., keep_rate=..., model_budget=...)`. What the
             budget leaves over is undecided.
-        split: Return one document for each preference that an item was kept for, instead of one for the item.
         memory: Judge by this memory instead: its preferences, models and settings; its file caches what a model
             decided. Nothing else is written into it.
         progress: Show a progress bar.
@@ -73,10 +92,9 @@ class EpicDocumentTransformer(
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, frozen=True, hide_input_in_errors=True)
 
     embeddings: Any = None
-    split: bool = False
     progress: bool = Field(default=False, exclude=True)
 
-    _prepared: PreparedForUsers = PrivateAttr(default_factory=PreparedForUsers)
+    _prepared: _PreparedForUsers = PrivateAttr(default_factory=_PreparedForUsers)
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
     _undecided: dict[_Users, dict[_Key, Document]] = PrivateAttr(default_factory=dict)
 
@@ -252,7 +270,7 @@ class _Run:
         document = self._waiting.popleft()
         undecided = judged.verdict.decision is Decision.UNDECIDED
         self._decided[document.id, document.page_content] = document if undecided else None
-        return documents_of(judged, document, split=self._transformer.split) if judged.kept else []
+        return [kept_document(judged, document)] if judged.kept else []
 
     def finish(self) -> None:
         """Store the report and the undecided documents in the transformer."""

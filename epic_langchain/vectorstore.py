@@ -11,21 +11,21 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
+from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import documents_of_texts, listed, records_of, with_ids
+from epic_langchain.documents import document_of_record
+from epic_langchain.filters import condition_of
 from epic_langchain.models import EpicEmbeddings, encoder_of
-from epic_langchain.searches import CollectionSource, Found, MemorySource, Search
-from epic_memory import EpicMemory, Preference
-from epic_memory.collection import Collection
+from epic_memory import Preference
+from epic_memory.collection import Collection, Matches
 from epic_memory.encoders import Encoder
-from epic_memory.errors import InvalidInputError, NotCopiedError
-from epic_memory.groups.file import MemoryFile
-from epic_memory.runtime.effects import Effects, arun, in_thread, run
+from epic_memory.errors import InvalidInputError
+from epic_memory.runtime.effects import in_thread
 from epic_memory.steering import Mode
-from epic_memory.types import checked_k, checked_string
+from epic_memory.types import checked_k
 from epic_plugins.collection_file import CollectionFile
-from epic_plugins.copies import checked_file
 from epic_plugins.wrong_arguments import check_options, explained
 
 
@@ -72,8 +72,6 @@ class EpicVectorStore(CollectionFile, VectorStore):
         must_exist: bool = False,
         read_only: bool = False,
     ) -> None:
-        if isinstance(embedding, EpicMemory):
-            raise InvalidInputError("A memory is no embedding model: EpicVectorStore.from_memory(memory) searches one.")
         encoder = encoder_of(embedding)
         self._embeddings = embedding if isinstance(embedding, Embeddings) else EpicEmbeddings(encoder)
         self._collection = Collection(
@@ -84,20 +82,6 @@ class EpicVectorStore(CollectionFile, VectorStore):
             must_exist=must_exist,
             read_only=read_only,
         )
-        self._source: CollectionSource | MemorySource = CollectionSource(self._collection)
-        self._read_only = read_only
-
-    @classmethod
-    def from_memory(cls, memory: EpicMemory, *, namespace: str | None = None) -> EpicVectorStore:
-        """Return a view of a memory: its items, searched and steered by the memory.
-
-        The view cannot be written: `memory.add` decides what is kept. Filters are mappings or `epic_memory.Filter`s.
-
-        Args:
-            memory: The memory, which the caller closes.
-            namespace: The namespace whose items are searched; default: the memory's own.
-        """
-        return _MemoryView(memory, namespace)
 
     # making a store of documents
 
@@ -217,38 +201,38 @@ class EpicVectorStore(CollectionFile, VectorStore):
     @override
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents with these ids, in order; unknown ids are left out."""
-        return self._source.get(listed("ids", ids, str))
+        return list(map(document_of_record, self._collection.get(listed("ids", ids, str))))
 
     @override
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
         """Return the k documents that fit a query best; `filter`, `preferences` and `steering` apply to this call."""
-        return run(self._by_text(query, k, **kwargs)).documents
+        return _documents(self._collection.search(**_by_text(query, k, **kwargs)))
 
     @override
     async def asimilarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
-        return (await arun(self._by_text(query, k, **kwargs))).documents
+        return _documents(await self._collection.asearch(**_by_text(query, k, **kwargs)))
 
     @override
     def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:
         """Do the same as `similarity_search`, with scores; higher is better."""
-        return run(self._by_text(query, k, **kwargs)).scored
+        return _scored(self._collection.search(**_by_text(query, k, **kwargs)))
 
     @override
     async def asimilarity_search_with_score(
         self, query: str, k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        return (await arun(self._by_text(query, k, **kwargs))).scored
+        return _scored(await self._collection.asearch(**_by_text(query, k, **kwargs)))
 
     @override
     def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
         """Return the k documents nearest to a vector, without steering; `filter` applies to this call."""
-        return run(self._by_vector(embedding, k, **kwargs)).documents
+        return _documents(self._collection.search(**_by_vector(embedding, k, **kwargs)))
 
     def similarity_search_with_score_by_vector(
         self, embedding: list[float], k: int = 4, **kwargs: Any
     ) -> list[tuple[Document, float]]:
         """Do the same as `similarity_search_by_vector`, with cosines."""
-        return run(self._by_vector(embedding, k, **kwargs)).scored
+        return _scored(self._collection.search(**_by_vector(embedding, k, **kwargs)))
 
     @override
     def max_marginal_relevance_search(
@@ -258,38 +242,20 @@ class EpicVectorStore(CollectionFile, VectorStore):
 
         `lambda_mult` runs from 0, most diverse, to 1, most similar to the query.
         """
-        return run(self._by_text(query, _fetched(k, fetch_k, lambda_mult), **kwargs)).diverse(k, lambda_mult)
+        fetched = _fetched(k, fetch_k, lambda_mult)
+        return _diverse(self._collection.search(**_by_text(query, fetched, **kwargs)), k, lambda_mult)
 
     @override
     def max_marginal_relevance_search_by_vector(
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         """Do the same as `max_marginal_relevance_search` for a vector, without steering."""
-        return run(self._by_vector(embedding, _fetched(k, fetch_k, lambda_mult), **kwargs)).diverse(k, lambda_mult)
+        fetched = _fetched(k, fetch_k, lambda_mult)
+        return _diverse(self._collection.search(**_by_vector(embedding, fetched, **kwargs)), k, lambda_mult)
 
     @override
     def _select_relevance_score_fn(self) -> Callable[[float], float]:
         return lambda cosine: min(max(cosine, 0.0), 1.0)
-
-    def _by_text(
-        self,
-        query: str,
-        k: int,
-        *,
-        filter: Any = None,
-        preferences: Iterable[str | Preference] | None = None,
-        steering: Mode | None = None,
-        **others: Any,
-    ) -> Effects[Found]:
-        check_options(others, ("k", "filter", "preferences", "steering"))
-        query = checked_string(query, "The query")
-        return self._source.find(Search(query=query, k=k, filter=filter, preferences=preferences, steering=steering))
-
-    def _by_vector(self, vector: list[float], k: int, *, filter: Any = None, **others: Any) -> Effects[Found]:
-        check_options(others, ("k", "filter"))
-        if vector is None:
-            raise InvalidInputError("A search by vector needs a vector, not None.")
-        return self._source.find(Search(vector=vector, k=k, filter=filter))
 
     # other methods
 
@@ -299,55 +265,43 @@ class EpicVectorStore(CollectionFile, VectorStore):
         """The embedding model."""
         return self._embeddings
 
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "embedding": self._embeddings,
-            "path": checked_file(self.path, self),
-            "preferences": self._collection.preferences,
-            "steering": self._collection.steering,
-            "must_exist": True,
-            "read_only": self._read_only,
-        }
 
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        return (*super()._shared(), self._embeddings)
+def _by_text(
+    query: str,
+    k: int,
+    *,
+    filter: Any = None,
+    preferences: Iterable[str | Preference] | None = None,
+    steering: Mode | None = None,
+    **others: Any,
+) -> dict[str, Any]:
+    """Return the arguments of a collection's search by a text."""
+    check_options(others, ("k", "filter", "preferences", "steering"))
+    where = condition_of(filter)
+    return {"query": query, "k": k, "where": where, "preferences": preferences, "steering": steering}
 
 
-class _MemoryView(EpicVectorStore):
-    """A view of a memory as a vector store that cannot be written."""
+def _by_vector(vector: list[float], k: int, *, filter: Any = None, **others: Any) -> dict[str, Any]:
+    """Return the arguments of a collection's search by a vector."""
+    check_options(others, ("k", "filter"))
+    if vector is None:
+        raise InvalidInputError("A search by vector needs a vector, not None.")
+    return {"embedding": vector, "k": k, "where": condition_of(filter), "steering": "off"}
 
-    def __init__(self, memory: EpicMemory, namespace: str | None) -> None:
-        if not isinstance(memory, EpicMemory):
-            raise InvalidInputError(f"from_memory takes an EpicMemory, not {type(memory).__name__}.")
-        self._embeddings = EpicEmbeddings(memory.encoder)
-        self._memory = memory
-        self._source = MemorySource(memory, namespace)
 
-    @property
-    @override
-    def _file(self) -> MemoryFile:
-        return self._memory.file
+def _documents(matches: Matches) -> list[Document]:
+    return [document_of_record(match.record) for match in matches]
 
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        checked_file(self.path, self)
-        return self._memory, self._memory.encoder
 
-    @property
-    def _collection(self) -> Collection:  # type: ignore[override]
-        raise InvalidInputError(
-            "This is a view of a memory, which decides itself what it keeps: memory.add(...), memory.forget(...)."
-        )
+def _scored(matches: Matches) -> list[tuple[Document, float]]:
+    return [(document_of_record(match.record), match.score) for match in matches]
 
-    @override
-    def close(self) -> None:
-        """Leave the memory open: the caller closes it."""
 
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        raise NotCopiedError("A view of a memory cannot be pickled: the memory is open. Make a view there, too.")
+def _diverse(matches: Matches, k: int, lambda_mult: float) -> list[Document]:
+    """Return k documents that are near to the query vector and far from each other."""
+    vectors = [match.vector.tolist() for match in matches]
+    chosen = maximal_marginal_relevance(matches.vector, vectors, lambda_mult=lambda_mult, k=k) if vectors else []
+    return [document_of_record(matches[place].record) for place in chosen]
 
 
 def _fetched(k: int, fetch_k: int, lambda_mult: float) -> int:

@@ -7,8 +7,6 @@ try:
 except ImportError as error:
     raise MissingExtraError("llama-index-core", "llamaindex") from error
 
-from epic_llamaindex.compressor import EpicCompressor
-from epic_llamaindex.graph_retriever import EpicGraphRetriever
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.memory_block import EpicMemoryBlock
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
@@ -21,9 +19,7 @@ from epic_llamaindex.tools import epic_tools
 from epic_llamaindex.vectorstore import EpicVectorStore
 
 __all__ = [
-    "EpicCompressor",
     "EpicEmbedding",
-    "EpicGraphRetriever",
     "EpicMemoryBlock",
     "EpicNodePostprocessor",
     "EpicReranker",

@@ -20,17 +20,15 @@ from epic_learn.cues import only_asks
 from epic_learn.windows import ConversationChunker
 from epic_llamaindex.filters import filter_of
 from epic_llamaindex.models import lm_of, memory_of
-from epic_memory import BuildReport, Filter, Hit, SearchOptions
-from epic_memory.context import documents_of_context, format_context, language_of_context, without_tags
+from epic_memory import BuildReport, Filter, SearchOptions
+from epic_memory.context import context_of, documents_of_context, language_of_context, without_tags
 from epic_memory.errors import InvalidInputError, MemoryClosedError, NoPreferencesError, ReadOnlyError
 from epic_memory.lm import LanguageModel
 from epic_memory.runtime.batching import storable
 from epic_memory.settings import Settings
 from epic_memory.text.translations import translated
 from epic_memory.types import Hits, checked_text
-from epic_memory.types.modes import StancePolicy
-from epic_memory.types.validation import checked_tau
-from epic_plugins.copies import CopiedModel, checked_file, lasting
+from epic_plugins.copies import Open
 from epic_plugins.judging_memory import warn_of_undecided
 from epic_plugins.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
 from epic_plugins.wrong_arguments import explained
@@ -56,7 +54,7 @@ _ROLES = {
 
 
 @explained()
-class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
+class EpicMemoryBlock(Open, BaseMemoryBlock[str]):
     """Block that gives a chat a memory beyond its message buffer, which follows the user's preferences.
 
         block = EpicMemoryBlock(memory=EpicMemory.open("me.epic", preferences=[...]))
@@ -64,7 +62,7 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         agent.run("Where should I stay?", memory=chat_memory)
 
     Reading: the memory is searched for the user's last message, and the block returns texts with their guidance, as
-    `EpicMemory.context` writes them; or nothing if no hit reaches `similarity_cutoff`, as for a greeting. A text cannot
+    `EpicMemory.context` writes them; or nothing if no hit is relevant enough, as for a greeting. A text cannot
     close the tags that `Memory` puts around the block. If not everything fits, the last hits are left out first.
     `Memory` writes the block into the system message, which a `ReActAgent` drops: such an agent needs
     `insert_method=InsertMethod.USER`.
@@ -82,13 +80,10 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         memory: The memory, or the name of its file, which has to exist; the caller closes it.
         name: The tag around the block.
         k: How many items are retrieved, at least 1.
-        similarity_cutoff: Hits with a lower cosine are left out, whatever their stance; -1 keeps all. Hits of the
-            memory's fallback stay, as they have scores of their own. Default: the relevance that the memory's own
-            search asks for.
         namespace: The namespace that is read; default: the memory's own. Nothing is written if it is another one.
         per_session: Read only items of the chat's own session.
         filters: LlamaIndex's MetadataFilters, or an `epic_memory.Filter`, applied on reading.
-        stance_policy: As for `EpicMemory.search`: "prefer", "only_supports" or "any".
+        options: How the memory is searched, as for `EpicMemory.search`: `SearchOptions(min_score=0.4)`.
         remember: Whose messages are offered: "both", or only the "user"'s that do not merely ask, as much of what the
             assistant says repeats what the memory holds.
         light: Whether what fits no preference may stay in the memory's light tier, where a search finds it. By default
@@ -101,7 +96,6 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             Beside a memory that is open, which has its own, it reads the messages for proposals, too, one call for a
             few turns; a call that fails is logged.
         settings: Of a memory given by its file, as for `EpicMemory`.
-        raise_errors: Whether an error on writing is raised instead of logged. The messages have left the buffer then.
         priority: If not everything fits, blocks with the lowest number are left out first; 0 is never left out.
         accept_short_term_memory: False only reads.
 
@@ -115,21 +109,17 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     memory: Any = Field(exclude=True)  # an EpicMemory once validated; Any, so that type checkers accept a name
     name: str = "EpicMemory"
     k: int = Field(default=5, ge=1)
-    similarity_cutoff: float | None = None
     namespace: str | None = None
     per_session: bool = False
     filters: MetadataFilters | Filter | None = None
-    stance_policy: StancePolicy = "prefer"
+    options: InstanceOf[SearchOptions] | None = Field(default=None, exclude=True)
     remember: Literal["both", "user"] = "both"
     light: bool = False
     propose: Proposing = False
     llm: Any = Field(default=None, exclude=True, repr=False)
     settings: InstanceOf[Settings] | None = Field(default=None, exclude=True, repr=False)
-    raise_errors: bool = False
     priority: int = Field(default=1, ge=0)
 
-    # The memory as it was given.
-    _given: Any = PrivateAttr()
     _filter: Filter | None = PrivateAttr(default=None)
     _reader: LanguageModel | None = PrivateAttr(default=None)
     _report: BuildReport | None = PrivateAttr(default=None)
@@ -139,8 +129,6 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
     def _check(self) -> Self:
         if self.namespace is not None:
             checked_text(self.namespace, "The namespace")
-        if self.similarity_cutoff is not None:
-            checked_tau(self.similarity_cutoff, "similarity_cutoff")
         self._filter = filter_of(self.filters)
         opens = isinstance(self.memory, (str, Path))
         checked_proposing(self.propose, None if opens else self.llm)
@@ -148,18 +136,8 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         # The memory's own reads as well, within its budget.
         self._reader = None if opens else lm
         # Last, so that an invalid argument leaves no file open.
-        self._given = self.memory
         self.__dict__["memory"] = memory_of(self.memory, llm=lm if opens else None, settings=self.settings)
         return self
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return {**self._fields(), "memory": lasting(self._given)}
-
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        checked_file(self.memory.file.path, self)
-        return self._given, self.memory, self.llm, self._reader
 
     @property
     def report(self) -> BuildReport | None:
@@ -186,37 +164,23 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
             self.k,
             filter=condition,
             namespace=self.namespace if namespace is None else namespace,
-            # A hit's relevance to the steered topic is at least its cosine: the search drops no hit that the cutoff
-            # keeps.
-            options=SearchOptions(
-                stance_policy=self.stance_policy,
-                min_score="auto" if self.similarity_cutoff is None else self.similarity_cutoff,
-            ),
+            options=self.options,
         )
-        hits = self._near(found)
         # The same text from several sessions is returned once.
-        told = {hit.text: hit for hit in reversed(hits)}
-        context = format_context(
+        told = {hit.text: hit for hit in reversed(found)}
+        context = context_of(
             Hits(
-                (hit for hit in hits if told[hit.text] is hit),
+                (hit for hit in found if told[hit.text] is hit),
                 matters=found.matters,
                 facts=found.facts,
                 language=found.language,
             ),
-            every_hit=self.similarity_cutoff is not None,
+            self.options or SearchOptions(),
         )
         if not context:
             return ""
         note = translated(_NOTE, language_of_context(found), "epic_plugins")
         return without_tags(f"{note}\n\n{context}", "memory", self.name)
-
-    def _near(self, found: Hits) -> list[Hit]:
-        """Return the hits whose cosine with the unsteered query reaches the cutoff."""
-        cutoff = self.similarity_cutoff
-        # The fallback is asked only if nothing reaches the cutoff, so its hits never come beside the memory's own.
-        if cutoff is None or found.query is None or found.fallback:
-            return list(found)
-        return [hit for hit, vector in zip(found, found.vectors, strict=True) if float(vector @ found.query) >= cutoff]
 
     def _condition(self, session_id: str | None) -> Filter | None:
         if not self.per_session:
@@ -252,7 +216,6 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         Raises:
             MemoryClosedError: if the memory is closed.
             ReadOnlyError: if it was opened for reading only.
-            EpicError: as `epic_learn.add_conversation` raises it, if `raise_errors` is set.
         """
         # The base class's `aput` writes the session into the messages, from which other blocks remove it again.
         if not from_short_term_memory or self.accept_short_term_memory:
@@ -299,8 +262,6 @@ class EpicMemoryBlock(CopiedModel, BaseMemoryBlock[str]):
         except NoPreferencesError as error:
             self._warn_once(f"What is said is not remembered while there are no preferences to keep it by: {error}")
         except Exception as error:
-            if self.raise_errors:
-                raise
             _logger.warning("%d messages could not be remembered: %s", count, error, exc_info=error)
         return None
 

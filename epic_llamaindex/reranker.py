@@ -12,7 +12,8 @@ from pydantic import ConfigDict, Field
 from typing_extensions import override
 
 from epic_llamaindex.nodes import copy_of
-from epic_plugins.copies import OverMemory
+from epic_memory import EpicMemory
+from epic_plugins.copies import Open
 from epic_plugins.learned_reranking import PROBABILITY, ranked_texts
 from epic_plugins.wrong_arguments import explained
 from epic_rerank import LearnedReranker
@@ -21,7 +22,7 @@ _dispatcher = get_dispatcher(__name__)
 
 
 @explained()
-class EpicReranker(OverMemory, BaseNodePostprocessor):
+class EpicReranker(Open, BaseNodePostprocessor):
     """Reranker of any retriever's nodes by what a memory has learnt, or by one that was trained.
 
         reranker = EpicReranker(memory=memory, top_n=5)
@@ -38,12 +39,15 @@ class EpicReranker(OverMemory, BaseNodePostprocessor):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
+    memory: EpicMemory = Field(exclude=True, repr=False)
     reranker: LearnedReranker | None = Field(default=None, exclude=True, repr=False)
     top_n: int = Field(default=5, ge=1)
 
+    @classmethod
     @override
-    def _shared(self) -> tuple[object, ...]:
-        return *super()._shared(), self.reranker
+    def class_name(cls) -> str:
+        """Return the name under which LlamaIndex stores the component."""
+        return cls.__name__
 
     @override
     def _postprocess_nodes(

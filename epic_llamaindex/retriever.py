@@ -1,20 +1,19 @@
-"""Retriever over a memory."""
+"""Retriever over a memory or a graph."""
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.chat_engine.types import BaseChatEngine, ChatMode
-from llama_index.core.indices.base import BaseIndex
+from llama_index.core.ingestion.pipeline import run_transformations
 from llama_index.core.llms import LLM
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import (
     BaseNode,
     IndexNode,
@@ -23,16 +22,14 @@ from llama_index.core.schema import (
     TextNode,
     TransformComponent,
 )
-from llama_index.core.storage.docstore import BaseDocumentStore
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
 from typing_extensions import Self, TypedDict, Unpack, override
 
-from epic_llamaindex.chat_engines import chat_engine
 from epic_llamaindex.events import search_event
 from epic_llamaindex.filters import SOURCE, filter_of
-from epic_llamaindex.models import encoder_of, lm_of, memory_of
-from epic_llamaindex.nodes import INDEX, Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of, offered
+from epic_llamaindex.models import encoder_of, lm_of, searched_of
+from epic_llamaindex.nodes import Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of
 from epic_memory import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preference
 from epic_memory.context import format_preferences, language_of_context, numbered_hits
 from epic_memory.encoders import Encoder
@@ -43,8 +40,13 @@ from epic_memory.settings import Settings, checked_settings
 from epic_memory.types import checked_k, checked_text
 from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.verification import Verifier
-from epic_plugins.copies import Copied, checked_file, lasting
+from epic_plugins.copies import Open
+from epic_plugins.models import in_namespace
 from epic_plugins.wrong_arguments import check_known, explained
+
+if TYPE_CHECKING:
+    from epic_graph.memory import GraphMemory
+    from epic_graph.reports import GraphReport
 
 dispatcher = get_dispatcher(__name__)
 
@@ -63,9 +65,9 @@ class RetrieverOptions(TypedDict, total=False):
     verbose: bool
 
 
-@explained(index="from_defaults(index=...) takes its nodes; SteeredRetriever(index.as_retriever(), ...) steers it.")
-class EpicRetriever(Copied, BaseRetriever):
-    """Retriever over a memory: its items as nodes, each with its guidance.
+@explained(index="SteeredRetriever(index.as_retriever(), ...) steers it.")
+class EpicRetriever(Open, BaseRetriever):
+    """Retriever over a memory or a graph: its items as nodes, each with its guidance.
 
         retriever = EpicRetriever("me.epic", similarity_top_k=5)
         nodes = retriever.retrieve("Where should I stay?")
@@ -80,7 +82,8 @@ class EpicRetriever(Copied, BaseRetriever):
     `with` or `close()` closes the memory if the retriever opened or made it.
 
     Args:
-        memory: The memory, which the caller closes; or the name of its file, which has to exist: `close()` it.
+        memory: The memory, which the caller closes; the name of its file, which has to exist: `close()` it; or a
+            `epic_graph.GraphMemory`, whose walk over the graph finds the items.
         similarity_top_k: How many nodes, at least 1; before them come up to three facts of the user that fit the query
             (`MemoryFacts.add`), as nodes with `epic_tier` "fact", whether or not they are among these.
         filters: LlamaIndex's MetadataFilters, or an `epic_memory.Filter`.
@@ -94,8 +97,10 @@ class EpicRetriever(Copied, BaseRetriever):
             encoder. A memory that is open has its own.
         callback_manager, verbose: As for `BaseRetriever`.
         object_map, objects: Objects that replace the nodes referring to them: by the `index_id` of an index node or the
-            id of an item; or index nodes whose `index_id` or id is that of an item's node. The object of an index node
-            (`obj`) is known to the retriever it is added with; a file does not store it.
+            id of an item; or index nodes whose `index_id` or id is that of an item's node.
+
+    Attributes:
+        memory: The memory, also a graph's.
 
     Raises:
         InvalidInputError: if an argument is invalid; from a call, for a query without text.
@@ -108,7 +113,7 @@ class EpicRetriever(Copied, BaseRetriever):
 
     def __init__(
         self,
-        memory: EpicMemory | str | Path,
+        memory: EpicMemory | GraphMemory | str | Path,
         *,
         similarity_top_k: int = 5,
         filters: MetadataFilters | Filter | None = None,
@@ -127,23 +132,22 @@ class EpicRetriever(Copied, BaseRetriever):
         self._guidance = guidance
         self._options: dict[str, Any] = {
             "filter": filter_of(filters),
-            "namespace": None if namespace is None else checked_text(namespace, "The namespace"),
             "options": checked_options(options),
         }
-        self._leading = list(objects or ())
-        self._index_ids = {node.node_id: node.index_id for node in self._leading}
-        # The objects of added index nodes, by their `index_id`.
-        self._objects: dict[str, Any] = {}
+        leading = list(objects or ())
+        self._index_ids = {node.node_id: node.index_id for node in leading}
         super().__init__(
             callback_manager=callback_manager,
-            object_map={**(object_map or {}), **{node.index_id: node.obj for node in self._leading}},
+            object_map={**(object_map or {}), **{node.index_id: node.obj for node in leading}},
             verbose=verbose,
         )
-        self._given: Any = memory
-        self._embed_model = embed_model
+        if namespace is not None:
+            checked_text(namespace, "The namespace")
         # Last, so that an invalid argument leaves no file open.
-        self.memory = memory_of(memory, embed_model)
-        self._closes = self.memory is not memory
+        self._searched = searched_of(memory, embed_model)
+        self.memory = self._searched if isinstance(self._searched, EpicMemory) else self._searched.memory
+        self._options |= in_namespace(self._searched, namespace)
+        self._closes = self._searched is not memory
 
     @classmethod
     def from_defaults(
@@ -153,9 +157,6 @@ class EpicRetriever(Copied, BaseRetriever):
         documents: Iterable[BaseNode] | None = None,
         transformations: Sequence[TransformComponent] | None = None,
         nodes: Iterable[BaseNode] | None = None,
-        texts: Iterable[str] | None = None,
-        docstore: BaseDocumentStore | None = None,
-        index: BaseIndex[Any] | None = None,
         path: str | Path | None = None,
         llm: LLM | LanguageModel | Verifier | str | None = None,
         settings: Settings | None = None,
@@ -165,8 +166,7 @@ class EpicRetriever(Copied, BaseRetriever):
 
         Args:
             preferences: The memory's first preferences; for an existing file they need not be given.
-            documents, nodes, texts, docstore, index: One source of items: documents, which are split; nodes as they
-                are; texts; the nodes of a docstore; or those of an index that keeps them in its docstore.
+            documents, nodes: One source of items: documents, which are split; or nodes as they are.
             transformations: Make nodes of the documents; default: `[SentenceSplitter()]`.
             path: The memory's file; default: none, the memory is in RAM.
             llm: Does all that a model can do for a memory: an `LLM`, a language model of epic_memory, or the name of
@@ -182,10 +182,8 @@ class EpicRetriever(Copied, BaseRetriever):
         """
         known = [*inspect.signature(EpicRetriever.from_defaults).parameters][:-1]
         check_known(f"{cls.__name__}.from_defaults", given, [*known, *RetrieverOptions.__annotations__])
-        source = offered(documents, transformations, nodes, texts, docstore, index)
-        items = [memory_item(one) if isinstance(one, BaseNode) else one for one in source]
-        embed_model = given.pop("embed_model", None)
-        encoder = encoder_of(embed_model)
+        items = list(map(memory_item, _offered(documents, transformations, nodes)))
+        encoder = encoder_of(given.pop("embed_model", None))
         how, lm = checked_settings(settings), None
         if isinstance(llm, Verifier) and not isinstance(llm, LLM):
             how = replace(how, verifier=llm)
@@ -196,20 +194,16 @@ class EpicRetriever(Copied, BaseRetriever):
         else:
             made = EpicMemory.open(path, preferences, encoder=encoder, llm=lm, settings=how)
         try:
-            given["object_map"] = {**getattr(index, "_object_map", {}), **(given.get("object_map") or {})}
             retriever = cls(made, **given)
             # A splitter gives new ids each time, so documents replace the items that the memory holds of them.
-            earlier = [] if documents is None else retriever._earlier([one for one in items if isinstance(one, Item)])
+            earlier = [] if documents is None else retriever._earlier(items)
             if items:
                 made.add(items)
-            retriever._note_objects(source)
             retriever._forget(earlier)
         except BaseException:
             made.close()
             raise
         retriever._closes = True
-        if path is not None and settings is None:  # the file alone would not say which settings it is opened with
-            retriever._given, retriever._embed_model = path, embed_model
         return retriever
 
     def close(self) -> None:
@@ -224,27 +218,8 @@ class EpicRetriever(Copied, BaseRetriever):
         self.close()
 
     @override
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "memory": lasting(self._given),
-            "similarity_top_k": self._similarity_top_k,
-            "guidance": self._guidance,
-            "embed_model": self._embed_model,
-            "object_map": self.object_map,
-            "objects": self._leading,
-            "verbose": self._verbose,
-            **{"filters" if name == "filter" else name: value for name, value in self._options.items()},
-        }
-
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        checked_file(self.memory.file.path, self)
-        objects = (*self.object_map.values(), *self._objects.values())
-        return self._given, self.memory, self._embed_model, self.callback_manager, *objects
-
-    @override
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        made = super().__deepcopy__(memo)
+    def __copy__(self) -> Self:
+        made = super().__copy__()
         made._closes = False
         return made
 
@@ -256,11 +231,6 @@ class EpicRetriever(Copied, BaseRetriever):
     @similarity_top_k.setter
     def similarity_top_k(self, similarity_top_k: int) -> None:
         self._similarity_top_k = checked_k(similarity_top_k, "similarity_top_k")
-
-    @property
-    def _searched(self) -> Any:
-        """The object that is searched."""
-        return self.memory
 
     @dispatcher.span
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -294,33 +264,13 @@ class EpicRetriever(Copied, BaseRetriever):
                     found.node = node = IndexNode.from_text_node(node, index_id)
                 node.index_id = index_id
                 break
-        if isinstance(node, IndexNode) and node.obj is None:
-            node.obj = self._objects.get(node.index_id)
         return found
-
-    def as_chat_engine(
-        self, *, llm: LLM, chat_mode: ChatMode | str = ChatMode.CONDENSE_PLUS_CONTEXT, **options: Any
-    ) -> BaseChatEngine:
-        """Return a chat engine that answers also where the memory holds nothing on a message, such as a greeting.
-
-        Args:
-            llm: The model that answers.
-            chat_mode: "condense_plus_context", which first makes a standalone question of the conversation, one more
-                call; or "context".
-            **options: As for `from_defaults` of LlamaIndex's engine of that mode: `memory`, `system_prompt` and others.
-
-        The model gets guidance with each text, as by `guidance="text"`; with `guidance="none"`, none.
-
-        Raises:
-            InvalidInputError: if an argument is invalid.
-        """
-        reading = copy.copy(self)
-        reading._guidance = "none" if self._guidance == "none" else "text"
-        return chat_engine(reading, llm, chat_mode, options)
 
     # the nodes it retrieves from
 
-    def add_nodes(self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False) -> BuildReport:
+    def add_nodes(
+        self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False
+    ) -> BuildReport | GraphReport:
         """Offer nodes (ids, texts, metadata, source documents) to the memory, which decides what it keeps.
 
         Args:
@@ -332,22 +282,21 @@ class EpicRetriever(Copied, BaseRetriever):
         Raises:
             InvalidInputError: for anything but nodes, a node without text, or metadata that is not JSON; no node is
                 added then.
-            EpicError: as `EpicMemory.add` raises it; with `upsert`, nothing is forgotten then.
+            EpicError: as `EpicMemory.add` or `GraphMemory.add` raises it; with `upsert`, nothing is forgotten then.
         """
         return run(self._added(nodes, upsert, progress))
 
     async def aadd_nodes(
         self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False
-    ) -> BuildReport:
+    ) -> BuildReport | GraphReport:
         """Do the same as `add_nodes` without blocking the event loop."""
         return await arun(self._added(nodes, upsert, progress))
 
-    def _added(self, nodes: Iterable[BaseNode], upsert: bool, progress: bool) -> Effects[BuildReport]:
-        given = checked_nodes(nodes)
-        items = [memory_item(node) for node in given]
+    def _added(self, nodes: Iterable[BaseNode], upsert: bool, progress: bool) -> Effects[BuildReport | GraphReport]:
+        items = list(map(memory_item, checked_nodes(nodes)))
         earlier = self._earlier(items) if upsert else []
-        report: BuildReport = yield Call(self.memory.add, self.memory.aadd, items, progress=progress)
-        self._note_objects(given)
+        searched = self._searched
+        report: BuildReport | GraphReport = yield Call(searched.add, searched.aadd, items, progress=progress)
         self._forget(earlier)
         return report
 
@@ -386,22 +335,27 @@ class EpicRetriever(Copied, BaseRetriever):
         documents, new = {str(item.metadata.get(SOURCE, item.id)) for item in items}, {item.id for item in items}
         return [item for item in self._of_documents(documents) if node_id_of(item) not in new]
 
-    def _note_objects(self, nodes: Iterable[object]) -> None:
-        """Remember the objects of index nodes, and the current version of nodes that index nodes refer to."""
-        given = list(nodes)
-        self._objects.update(
-            {one.index_id: one.obj for one in given if isinstance(one, IndexNode) and one.obj is not None}
-        )
-        for node in given:
-            if isinstance(node, BaseNode) and not isinstance(node, IndexNode) and node.node_id in self._objects:
-                self._objects[node.node_id] = copy_of(node)
-
     def _forget(self, items: Sequence[Item]) -> int:
-        for item in items:
-            self._objects.pop(item.id, None)
-            self._objects.pop(str(item.metadata.get(INDEX)), None)
         # Pass items, not ids: some may be gone by now, and an unknown id is an error.
         return self.memory.forget(*items) if items else 0
+
+
+def _offered(
+    documents: Iterable[BaseNode] | None,
+    transformations: Sequence[TransformComponent] | None,
+    nodes: Iterable[BaseNode] | None,
+) -> Sequence[BaseNode]:
+    """Return the nodes that a new memory is offered, from the one source that is given."""
+    if documents is None and transformations is not None:
+        raise InvalidInputError("transformations= make nodes of documents=. Give both, or nodes= as they are.")
+    if documents is None:
+        return [] if nodes is None else checked_nodes(nodes)
+    if nodes is not None:
+        raise InvalidInputError("Give one of documents and nodes.")
+    # Copies, as a transformation may change its input.
+    whole = [copy_of(document) for document in checked_nodes(documents)]
+    steps = [SentenceSplitter()] if transformations is None else list(transformations)
+    return checked_nodes(run_transformations(whole, steps))
 
 
 def _query_of(query_bundle: object) -> str:

@@ -16,7 +16,6 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
-from typing_extensions import override
 
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import text_of, with_metadata
@@ -29,7 +28,7 @@ from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputE
 from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode
-from epic_plugins.copies import Copied
+from epic_plugins.copies import Open
 from epic_plugins.judging_memory import several_preferences
 from epic_plugins.metadata import OF_ONE_CALL
 from epic_plugins.steered import explain_dimension, explain_embedding, finding, of_fallback
@@ -44,7 +43,7 @@ _DEAF = frozenset({"MultiModalVectorIndexRetriever", "KGTableRetriever"})
 
 
 @explained(index="Give a retriever of it: SteeredRetriever(index.as_retriever(), ...).")
-class SteeredRetriever(Copied, BaseRetriever):
+class SteeredRetriever(Open, BaseRetriever):
     """Retriever that asks another retriever with a query steered by the user's preferences.
 
         leaf = index.as_retriever(similarity_top_k=5)
@@ -132,27 +131,6 @@ class SteeredRetriever(Copied, BaseRetriever):
             objects=None if objects is None else list(objects),
             verbose=verbose,
         )
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "retriever": self._leaf,
-            "preferences": self._preferences,
-            "embed_model": self._search.encoder if self._embed_model is None else self._embed_model,
-            "steering": self._steering,
-            "fallback": self._fallback,
-            "floor": self._floor,
-            "overfetch": self._search.overfetch,
-            "min_score": self._min_score,
-            "annotate": self._annotate,
-            "object_map": self.object_map,
-            "verbose": self._verbose,
-        }
-
-    @override
-    def _shared(self) -> tuple[object, ...]:
-        objects = self.object_map.values()
-        return self._leaf, self._fallback, self._embed_model, self._search, self.callback_manager, *objects
 
     @property
     def preferences(self) -> tuple[str | Preference, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import PrivateAttr, model_serializer
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.vector_stores.simple import DEFAULT_VECTOR_STORE, NAMESPACE_SEP
 from llama_index.core.vector_stores.types import (
@@ -30,13 +30,12 @@ from epic_memory import Filter, Preference
 from epic_memory.collection import Collection, holds_memory
 from epic_memory.encoders import Encoder
 from epic_memory.encoders.base import Embed
-from epic_memory.encoders.by_name import NAMES, bundled_encoder_of, is_encoder_name
+from epic_memory.encoders.by_name import NAMES, is_encoder_name
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.runtime.effects import Call, Effects, arun, in_thread, run
 from epic_memory.steering import Mode
 from epic_memory.types import FloatArray
 from epic_plugins.collection_file import CollectionFile
-from epic_plugins.copies import checked_file
 from epic_plugins.wrong_arguments import check_options, explained
 
 _ALIKE = 0.9
@@ -85,7 +84,6 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
 
     _collection: Collection = PrivateAttr()
     _embed_model: BaseEmbedding = PrivateAttr()
-    _read_only: bool = PrivateAttr()
     # Whether an index's embedding has been compared with this store's own.
     _compared: bool = PrivateAttr(default=False)
 
@@ -117,7 +115,6 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
         super().__init__(stores_text=True)
         self._collection = collection
         self._embed_model = embed_model if isinstance(embed_model, BaseEmbedding) else EpicEmbedding(encoder)
-        self._read_only = read_only
 
     @classmethod
     @override
@@ -361,59 +358,6 @@ class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
         """Open the store in a folder that `StorageContext.persist` wrote, as `from_persist_path` does."""
         name = f"{namespace}{NAMESPACE_SEP}{DEFAULT_PERSIST_FNAME}"
         return cls.from_persist_path(Path(persist_dir) / name, fs, embed_model=embed_model, **options)
-
-    # LlamaIndex's component interface
-
-    @model_serializer(mode="wrap")
-    @override
-    def custom_model_dump(self, handler: Any, info: Any) -> dict[str, Any]:
-        return {
-            "path": None if self.path is None else str(self.path),
-            "preferences": [preference.as_json() for preference in self.preferences],
-            "steering": self.steering,
-            "read_only": self._read_only,
-            "embed_model": self._collection.encoder.name,
-            "class_name": self.class_name(),
-        }
-
-    @classmethod
-    @override
-    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """Open the store that `to_dict` describes: its file, or an empty store in RAM.
-
-        Args:
-            data: The output of `to_dict`, which only names the embedding model.
-            **kwargs: `embed_model`, which is needed if it is not the embedded encoder; others as for the constructor.
-
-        Raises:
-            InvalidInputError: if an embedding model is needed and missing.
-        """
-        options = {name: value for name, value in data.items() if name not in ("class_name", "embed_model")}
-        options["preferences"] = [
-            Preference(**one) if isinstance(one, dict) else one for one in options.get("preferences", ())
-        ]
-        name = data.get("embed_model")
-        if kwargs.get("embed_model") is None and (bundled := bundled_encoder_of({"name": name})):
-            kwargs["embed_model"] = bundled
-        elif name is not None and kwargs.get("embed_model") is None:
-            raise InvalidInputError(f"This store was made with the embedding model {name}: give it as embed_model=.")
-        return cls(**{**options, **kwargs})
-
-    @override
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "embed_model": self._embed_model,
-            "path": checked_file(self.path, self),
-            "preferences": self.preferences,
-            "steering": self.steering,
-            "must_exist": True,
-            "read_only": self._read_only,
-        }
-
-    __copy__ = BasePydanticVectorStore.__copy__
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        return self.model_copy()  # one file, one store
 
     def __str__(self) -> str:
         return repr(self)

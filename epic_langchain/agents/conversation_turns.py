@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from epic_memory.runtime.batching import storable
 
@@ -65,9 +65,7 @@ def place_of(messages: Sequence[AnyMessage], asked: str) -> int | None:
     return max(places, default=None)
 
 
-def turn_of(
-    messages: Sequence[AnyMessage], turn: Mapping[str, str], *, both: bool, tools: bool
-) -> list[dict[str, str]]:
+def turn_of(messages: Sequence[AnyMessage], turn: Mapping[str, str], *, both: bool) -> list[dict[str, str]]:
     """Return the message that began a turn and the assistant's answers as a conversation; empty without an answer.
 
     Other messages in the user's name are left out: a middleware, a tool or another user wrote them. Where a summary
@@ -78,9 +76,6 @@ def turn_of(
     if not answered(messages, start):
         return []
     said = [("user", turn["text"] if place is None else text_of(messages[place]))]
-    for message in messages[start + 1 :] if both else ():
-        if isinstance(message, AIMessage) and (tools or not message.tool_calls):
-            said.append(("assistant", text_of(message)))
-        elif isinstance(message, ToolMessage) and tools:
-            said.append(("tool", text_of(message)))
+    answers = messages[start + 1 :] if both else ()
+    said += [("assistant", text_of(one)) for one in answers if isinstance(one, AIMessage) and not one.tool_calls]
     return [{"role": role, "content": text} for role, text in said if text]

@@ -1,23 +1,19 @@
-"""Items of a LangGraph store as records of a collection: their ids, values, filters, and times to live."""
+"""Items of a LangGraph store as records of a collection: their ids, values and filters."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from numbers import Real
-from typing import Any, TypeAlias, TypeGuard
+from datetime import datetime
+from typing import Any, TypeAlias
 
-from langgraph.store.base import Item, MatchCondition, SearchItem, SearchOp
+from langgraph.store.base import MatchCondition, SearchItem, SearchOp
 
 from epic_memory.collection import Record
 from epic_memory.errors import InvalidInputError
 
 Namespace: TypeAlias = tuple[str, ...]
 
-# A record of its own, so that a read that renews it embeds nothing. An item's id begins with "[".
-_TTL = "ttl:"
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": lambda value, operand: bool(value == operand),
     "$ne": lambda value, operand: bool(value != operand),
@@ -33,11 +29,6 @@ def id_of(namespace: Sequence[str], key: str) -> str:
     return json.dumps([*namespace, key])
 
 
-def is_item(record_id: str) -> bool:
-    """Tell whether a record's id is that of an item, and not of its lifetime."""
-    return not record_id.startswith(_TTL)
-
-
 def place_of(record_id: str) -> tuple[Namespace, str]:
     """Return the namespace and the key of an item; raise a ValueError if it is no item's id."""
     labels = json.loads(record_id)
@@ -46,20 +37,14 @@ def place_of(record_id: str) -> tuple[Namespace, str]:
     return tuple(labels[:-1]), labels[-1]
 
 
-def item_of(record: Record) -> Item:
-    """Return the item of a record; raise a ValueError if no store wrote it so."""
+def item_of(record: Record, score: float | None = None) -> SearchItem:
+    """Return a new copy of the item of a record; raise a ValueError if no store wrote it so."""
     namespace, key = place_of(record.id)
-    value = value_of(record)
-    created, updated = (moment_of(record, name) for name in ("created_at", "updated_at"))
-    return Item(value=value, key=key, namespace=namespace, created_at=created, updated_at=updated)
-
-
-def value_of(record: Record) -> dict[str, Any]:
-    """Return a new copy of the value of an item; raise a ValueError if there is none."""
     value = json.loads(record.text)
     if not isinstance(value, dict):
         raise ValueError(f"the item {record.id!r} has no value")
-    return value
+    created, updated = (moment_of(record, name) for name in ("created_at", "updated_at"))
+    return SearchItem(namespace, key, value, created, updated, score)
 
 
 def moment_of(record: Record, name: str) -> datetime:
@@ -69,58 +54,6 @@ def moment_of(record: Record, name: str) -> datetime:
     if moment is None or moment.tzinfo is None:
         raise ValueError(f"the item {record.id!r} does not say when it was written")
     return moment
-
-
-def scored(item: Item, score: float | None = None) -> SearchItem:
-    """Return an item as a search returns it."""
-    return SearchItem(item.namespace, item.key, item.value, item.created_at, item.updated_at, score)
-
-
-# times to live
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """Minutes that an item lives after it was last used, and the time when its life is over."""
-
-    minutes: float
-    ends: datetime
-
-    @classmethod
-    def from_now(cls, minutes: float, now: datetime) -> Lifetime:
-        """Return the lifetime of an item that is used now."""
-        return cls(minutes, now + timedelta(minutes=minutes))
-
-
-def lifetime_id(record_id: str) -> str:
-    """Return the id of the record that holds an item's lifetime."""
-    return _TTL + record_id
-
-
-def item_id(record_id: str) -> str:
-    """Return the id of the item whose lifetime a record holds."""
-    return record_id.removeprefix(_TTL)
-
-
-def lifetime_record(record_id: str, lifetime: Lifetime | None) -> Record:
-    """Return the record of an item's lifetime; None stands for an item that lives until it is deleted."""
-    told = {} if lifetime is None else {"minutes": lifetime.minutes, "ends": lifetime.ends.isoformat()}
-    return Record(id=lifetime_id(record_id), text="", metadata=told, keys=())
-
-
-def lifetime_of(record: Record) -> tuple[str, Lifetime] | None:
-    """Return the id of an item and its lifetime, None if it has none; raise a ValueError if no store wrote it so."""
-    if not record.metadata:
-        return None
-    minutes = record.metadata.get("minutes")
-    if not is_lifetime(minutes):
-        raise ValueError(f"{record.id!r} has no time to live")
-    return item_id(record.id), Lifetime(minutes, moment_of(record, "ends"))
-
-
-def is_lifetime(minutes: Any) -> TypeGuard[float]:
-    """Tell whether a value is a time to live: more than 0 minutes, and at most some 5,700 years."""
-    return isinstance(minutes, Real) and not isinstance(minutes, bool) and 0 < float(minutes) <= 3e9
 
 
 # filters

@@ -38,7 +38,6 @@ from epic_langchain.agents.options import (
     MemoryOf,
     Remembered,
     call_options,
-    checked_name,
     checked_remember,
     chosen_memory,
     chosen_of,
@@ -54,7 +53,7 @@ from epic_memory.preferences.foreign import language_for
 from epic_memory.runtime.effects import Attempt, Call, Effects, arun, run
 from epic_memory.settings import Settings
 from epic_memory.types import checked_k
-from epic_plugins.copies import Copied, checked_file, lasting
+from epic_plugins.copies import Open
 from epic_plugins.metadata import PREFIX
 from epic_plugins.models import check_open
 from epic_plugins.proposing import AUTO, Proposing, checked_proposing, warn_of_failures
@@ -76,7 +75,7 @@ class TurnState(AgentState[Any]):
 
 
 @explained()
-class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
+class EpicMemoryMiddleware(Open, AgentMiddleware[AgentState[Any], Any]):
     """Middleware that gives an agent a memory which follows the user's preferences.
 
         agent = create_agent(model, tools, middleware=[EpicMemoryMiddleware(memory, k=5)])
@@ -106,8 +105,6 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             namespace is answered from the memory, but not remembered: a memory writes for its own namespace only. The
             caller closes the memories.
         k: How many items are retrieved, at least 1.
-        include_preferences: Whether the model gets the preferences too: the memory's, or those of them that the call's
-            `preferences` select. Guidance says how each text fits them, but a search may find no text.
         remember: "user" offers the user's messages to the memory, but for those that only ask; "both", or True, the
             assistant's as well, much of which only repeats what the memory holds; False offers nothing.
             The memory decides within the run, which
@@ -116,8 +113,6 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             turns yourself when there is time: `epic_learn.add_conversation(memory, ...)`.
         light: Whether a turn that fits no preference may stay in the memory's light tier, where a search finds it. By
             default it is not remembered. A sentence with a password, a key or a PIN never is.
-        remember_tools: Whether the results of tools, and the assistant's messages that call them, are part of a turn;
-            with remember="both" only.
         propose: Whether what the user says of themselves, read from the user's message alone, is proposed as
             preferences and facts (`MemoryProposals.propose`). True asks the human: the run is interrupted after the
             turn, as by `HumanInTheLoopMiddleware`, with an action for each proposal, named by its kind. It goes on with
@@ -129,9 +124,10 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             (`EpicMemory.open(path, llm=...)`). Beside a memory that is open, which has its own, it reads the user's
             message for proposals, too, in one call a turn; a call that fails is logged.
         settings: Of a memory given by its file, as for `EpicMemory`.
-        raise_errors: Whether an error on remembering ends the run. By default it is logged as a warning, and the user
-            gets the answer. An error on retrieving, of a closed memory for example, is always raised.
-        name: Tells several of these middlewares in one agent apart; default: the name of the class.
+
+    An error on remembering is logged as a warning, and the user gets the answer; an error on retrieving, of a closed
+    memory for example, is raised. Where one agent has several of these middlewares, make a subclass of each: LangChain
+    tells them apart by the names of their classes.
 
     Raises:
         InvalidInputError: if an argument is invalid.
@@ -144,65 +140,30 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         memory: EpicMemory | str | Path | MemoryOf,
         *,
         k: int = 5,
-        include_preferences: bool = True,
         remember: bool | Remembered = "user",
         light: bool = False,
-        remember_tools: bool = False,
         propose: Proposing = False,
         llm: Any = None,
         settings: Settings | None = None,
-        raise_errors: bool = False,
-        name: str | None = None,
     ) -> None:
         super().__init__()
         self.k = checked_k(k)
-        self.include_preferences = include_preferences
-        self.remember = checked_remember(remember, tools=remember_tools)
+        self.remember = checked_remember(remember)
         self.light = light
-        self.remember_tools = remember_tools
         opens = isinstance(memory, (str, Path))
         self.propose = checked_proposing(propose, None if opens else llm)
         self.llm = None if llm is None else lm_of(llm)
         # The memory's own reads as well, within its budget.
         self._reader: LanguageModel | None = None if opens else self.llm
-        self._settings = settings
-        self.raise_errors = raise_errors
-        self._name = checked_name(type(self).__name__ if name is None else name)
         self._report: BuildReport | None = None
         self._warned = False
         self._cache = TurnCache()
         # Last, so that an invalid argument leaves no file open.
-        self._given = memory
         if callable(memory):
             check_open(None, settings)
             self.memory: EpicMemory | MemoryOf = memory
         else:
             self.memory = memory_of(memory, llm=self.llm if opens else None, settings=settings)
-
-    @property
-    def name(self) -> str:
-        """The name of this middleware in the agent's graph."""
-        return self._name
-
-    def _arguments(self) -> dict[str, Any]:
-        return {
-            "memory": lasting(self._given),
-            "k": self.k,
-            "include_preferences": self.include_preferences,
-            "remember": self.remember or False,
-            "light": self.light,
-            "remember_tools": self.remember_tools,
-            "propose": self.propose,
-            "llm": self.llm,
-            "settings": self._settings,
-            "raise_errors": self.raise_errors,
-            "name": self._name,
-        }
-
-    def _shared(self) -> tuple[object, ...]:
-        if isinstance(self.memory, EpicMemory):
-            checked_file(self.memory.file.path, self)
-        return self._given, self.memory, self._cache, self.llm
 
     @property
     def report(self) -> BuildReport | None:
@@ -255,16 +216,11 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
     def _preferences(self, memory: EpicMemory, options: CallOptions) -> list[Preference]:
         """Return the preferences that the model is told."""
         # A memory gives the preferences of its own namespace only.
-        if not self.include_preferences or options.for_memory(memory)["namespace"] != memory.namespace:
-            return []
-        return chosen_of(memory.preferences, options.preferences)
+        own = options.for_memory(memory)["namespace"] == memory.namespace
+        return chosen_of(memory.preferences, options.preferences) if own else []
 
     def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Record in the state how the model was given the turn's message, and what it gives cause to propose.
-
-        Raises:
-            EpicError: as `MemoryProposals.propose` raises it, if `raise_errors` is set.
-        """
+        """Record in the state how the model was given the turn's message, and what it gives cause to propose."""
         return run(self._answered(state, runtime))
 
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -279,8 +235,8 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         place = place_of(messages, begun["asked"])
         turn = begun if place is None else {**begun, "text": text_of(messages[place])}
         known = turn.get("proposed", {})
-        if self.propose and self._name not in known and turn["by"] == self._user(options):
-            words, memory = turn_of(messages, turn, both=False, tools=False), self._own_memory(options)
+        if self.propose and self.name not in known and turn["by"] == self._user(options):
+            words, memory = turn_of(messages, turn, both=False), self._own_memory(options)
             if words and memory is not None:
                 auto = AUTO if self.propose == "auto" else None
                 attempt = Attempt(
@@ -289,7 +245,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
                 found = self._result((yield attempt))
                 if found is not None:
                     warn_of_failures(found, _logger)
-                turn = {**turn, "proposed": {**known, self._name: list(map(asked_of, found or ()))}}
+                turn = {**turn, "proposed": {**known, self.name: list(map(asked_of, found or ()))}}
         return None if turn == begun else {"epic_turn": turn}
 
     # after the turn
@@ -298,7 +254,6 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         """Offer the turn to the memory, and ask the human about its proposals.
 
         Raises:
-            EpicError: as `EpicMemory.add` and `MemoryProposals.accept` raise it, if `raise_errors` is set.
             GraphInterrupt: to ask.
         """
         run(self._end(state, runtime))
@@ -329,7 +284,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         """Return the proposals of the turn that the human is asked about."""
         if self.propose is not True or turn is None or turn["by"] != self._user(options) or not can_ask():
             return []
-        asked: list[Asked] = turn.get("proposed", {}).get(self._name, [])
+        asked: list[Asked] = turn.get("proposed", {}).get(self.name, [])
         return asked
 
     def _ended(self, state: AgentState[Any], runtime: Runtime[Any]) -> tuple[CallOptions, list[dict[str, str]]]:
@@ -338,7 +293,7 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
         self._cache.drop(options.key(latest_question(messages, turn)))
         if not self.remember or turn is None or turn["by"] != self._user(options):
             return options, []
-        said = turn_of(messages, turn, both=self.remember == "both", tools=self.remember_tools)
+        said = turn_of(messages, turn, both=self.remember == "both")
         # A question without its answer holds nothing, but would be found before what answers it.
         return options, [] if len(said) == 1 and only_asks(said[0]["content"]) else said
 
@@ -371,8 +326,6 @@ class EpicMemoryMiddleware(Copied, AgentMiddleware[AgentState[Any], Any]):
             if not self._warned:
                 _logger.warning("Turns are not remembered while a memory has no preferences to keep them by: %s", error)
             self._warned = True
-        elif self.raise_errors:
-            raise error
         else:
             _logger.warning("The turn could not be remembered: %s", error, exc_info=error)
 

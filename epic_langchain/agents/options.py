@@ -125,18 +125,8 @@ def _checked_preferences(preferences: Any) -> tuple[str | Preference, ...] | Non
     return several_preferences(preferences)
 
 
-def checked_remember(remember: Any, *, tools: bool) -> Remembered | None:
+def checked_remember(remember: Any) -> Remembered | None:
     """Return whose words are remembered; None for nobody's."""
     if not isinstance(remember, bool) and remember not in ("user", "both"):
         raise InvalidInputError(f"remember must be 'user', 'both' or False, not {remember!r}.")
-    if tools and remember == "user":
-        raise InvalidInputError("remember_tools makes tools part of what the assistant said: give remember='both'.")
     return "both" if remember is True else remember or None
-
-
-def checked_name(name: Any) -> str:
-    """Return the name of a middleware."""
-    # LangGraph reserves these characters.
-    if not isinstance(name, str) or not name or {"|", ":"} & set(name):
-        raise InvalidInputError(f"name must be a text without '|' and ':', not {name!r}.")
-    return name

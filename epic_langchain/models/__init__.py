@@ -19,7 +19,8 @@ _MODELS = Models(
     no_chat=NO_MODEL,
     argument="embeddings",
 )
-encoder_of, lm_of, verifier_of, memory_of = _MODELS.encoder_of, _MODELS.lm_of, _MODELS.verifier_of, _MODELS.memory_of
+encoder_of, lm_of, verifier_of = _MODELS.encoder_of, _MODELS.lm_of, _MODELS.verifier_of
+memory_of, searched_of = _MODELS.memory_of, _MODELS.searched_of
 
 __all__ = [
     "RUN_NAME",
@@ -30,5 +31,6 @@ __all__ = [
     "encoder_of",
     "lm_of",
     "memory_of",
+    "searched_of",
     "verifier_of",
 ]

@@ -21,7 +21,7 @@ from epic_memory.lm import Completion
 from epic_memory.lm.base import Schema
 from epic_memory.lm.failures import kind_of
 from epic_plugins.adapted_lm import AdaptedLM, checked_name, limit_of, own_limit
-from epic_plugins.copies import CopiedAdapter
+from epic_plugins.copies import Adapter
 
 RUN_NAME = "EPIC verification"
 """Name of the runs that call a model, as callbacks and traces show it."""
@@ -61,7 +61,7 @@ def _config() -> RunnableConfig:
     return config
 
 
-class LangChainLM(CopiedAdapter, AdaptedLM):
+class LangChainLM(Adapter, AdaptedLM):
     """Any LangChain chat model as a language model: `LangChainLM(ChatOllama(model="qwen3:4b", temperature=0))`.
 
     Temperature, timeouts and the like are the model's own settings; its own retries come before those of the

@@ -13,7 +13,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.effects import arun, run
 from epic_plugins.adapted_lm import checked_name
-from epic_plugins.copies import CopiedAdapter
+from epic_plugins.copies import Adapter
 from epic_plugins.models import embeddings_of, own_encoder
 
 # The attributes in which LangChain's classes keep the model's name.
@@ -27,7 +27,7 @@ def name_of(model: object) -> str:
     return ":".join(["langchain", type(model).__name__, *found[:1]])
 
 
-class LangChainEncoder(CopiedAdapter, AdaptedEncoder):
+class LangChainEncoder(Adapter, AdaptedEncoder):
     """Any LangChain `Embeddings` as an encoder: `LangChainEncoder(OllamaEmbeddings(model="nomic-embed-text"))`.
 
     Items and preferences are embedded as documents, a user's query as a query. Nothing is sent before the first use.

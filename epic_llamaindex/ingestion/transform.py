@@ -16,7 +16,6 @@ from epic_llamaindex.ingestion.reingest import reingested
 from epic_llamaindex.ingestion.run import Run
 from epic_llamaindex.models import encoder_of, verifier_of
 from epic_llamaindex.models.component import JudgingComponent
-from epic_llamaindex.models.settings import settings_digest
 from epic_llamaindex.nodes import text_of
 from epic_memory import Preference
 from epic_memory.encoders import Encoder
@@ -111,8 +110,8 @@ class EpicTransform(JudgingComponent, TransformComponent):
     def models(self) -> dict[str, Any]:
         """Inputs of a verdict besides the component's settings, as part of a cache key.
 
-        These are the models' names, with the version of their prompts; a digest of the models' own settings, such as
-        instructions or a temperature; the tau in force; and expired preferences; with `memory`, all of its settings.
+        These are the models' names, with the version of their prompts; the tau in force; and expired preferences; with
+        `memory`, all of its settings.
         """
         memory, embedder, how = self.memory, self._embedder, checked_settings(self.settings)
         encoder, verifier = (self._encoder, self._verifier) if memory is None else (memory.encoder, memory.verifier)
@@ -120,7 +119,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
             "encoder": encoder.name,
             "embed_model": None if embedder is None else embedder.name,
             "verifier": verifier.name,
-            "settings": settings_digest(encoder, embedder, verifier),
         }
         if memory is None:
             expired = [one.text for one in map(Preference.of, self.preferences) if one.expired]
@@ -217,14 +215,14 @@ class EpicTransform(JudgingComponent, TransformComponent):
         return await arun(reingested(pipeline, self, show_progress))
 
     @override
-    def _arguments(self) -> dict[str, Any]:
+    def __reduce__(self) -> Any:
         if self.llm is not None or self.memory is not None:
             raise NotCopiedError(
                 "An EpicTransform with llm= or memory= cannot be sent to other processes: verdicts and undecided nodes"
                 " would be lost with them. Run the pipeline without num_workers; a model is asked as many things at a"
                 " time as its `concurrency` says."
             )
-        return super()._arguments()
+        return super().__reduce__()
 
 
 def _place(node: BaseNode) -> tuple[object, ...]:

@@ -22,7 +22,8 @@ _MODELS = Models(
     ),
     argument="embed_model",
 )
-encoder_of, lm_of, verifier_of, memory_of = _MODELS.encoder_of, _MODELS.lm_of, _MODELS.verifier_of, _MODELS.memory_of
+encoder_of, lm_of, verifier_of = _MODELS.encoder_of, _MODELS.lm_of, _MODELS.verifier_of
+memory_of, searched_of = _MODELS.memory_of, _MODELS.searched_of
 
 __all__ = [
     "EpicEmbedding",
@@ -31,5 +32,6 @@ __all__ = [
     "encoder_of",
     "lm_of",
     "memory_of",
+    "searched_of",
     "verifier_of",
 ]

@@ -19,10 +19,10 @@ from epic_memory.lm.base import Schema
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.effects import in_thread
 from epic_plugins.adapted_lm import AdaptedLM, checked_name, limit_of, own_limit
-from epic_plugins.copies import CopiedAdapter
+from epic_plugins.copies import Adapter
 
 
-class LlamaIndexLM(CopiedAdapter, AdaptedLM):
+class LlamaIndexLM(Adapter, AdaptedLM):
     """Any LlamaIndex LLM as a language model: `LlamaIndexLM(Ollama(model="qwen3:4b", temperature=0))`.
 
     Temperature, timeouts and the like are the model's own settings; its own retries come before those of the verifier.

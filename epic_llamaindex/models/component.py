@@ -7,14 +7,10 @@ from typing import Any
 
 from llama_index.core.schema import BaseComponent
 from pydantic import ConfigDict, PrivateAttr, ValidationError, field_serializer, field_validator
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from epic_memory import EpicMemory, Preference, Settings
-from epic_memory.errors import InvalidInputError
 from epic_plugins.judging_memory import JudgingModel, Prepared
-
-# The models that `from_dict` compares by name; their other settings may change with an update of an integration.
-_NAMED = ("encoder", "embed_model", "verifier")
 
 
 class JudgingComponent(JudgingModel, BaseComponent):
@@ -65,23 +61,3 @@ class JudgingComponent(JudgingModel, BaseComponent):
             if name in self.__dict__:
                 self.__dict__[name] = before
             raise
-
-    @classmethod
-    @override
-    def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> Self:
-        """Make a component from the output of `to_dict`.
-
-        Models are stored by name only: give them again as `llm=`, `embed_model=` or `memory=`.
-
-        Raises:
-            InvalidInputError: if they are not the models it was stored with.
-        """
-        stored = data.get("models") or {}
-        made = super().from_dict({name: value for name, value in data.items() if name != "models"}, **kwargs)
-        own: Mapping[str, Any] = made.models  # type: ignore[attr-defined]
-        others = [f"{name} {stored[name]!r}" for name in _NAMED if name in stored and stored[name] != own.get(name)]
-        if others:
-            raise InvalidInputError(
-                f"It was stored with {' and '.join(others)}. Give the same: from_dict(data, llm=..., embed_model=...)."
-            )
-        return made

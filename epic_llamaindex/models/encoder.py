@@ -16,7 +16,7 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.effects import arun, in_thread, run
 from epic_plugins.adapted_lm import checked_name
-from epic_plugins.copies import CopiedAdapter
+from epic_plugins.copies import Adapter
 from epic_plugins.models import embeddings_of, own_encoder
 
 # The attributes that hold a model's name; `metadata` has it as well, but may ask a server.
@@ -59,7 +59,7 @@ def _settings_of(model: BaseEmbedding) -> str:
     return "".join(f"\x1f{name}={value}" for name, value in plain if isinstance(value, (str, int)) and value)
 
 
-class LlamaIndexEncoder(CopiedAdapter, AdaptedEncoder):
+class LlamaIndexEncoder(Adapter, AdaptedEncoder):
     """Any LlamaIndex embedding model as an encoder: `LlamaIndexEncoder(OllamaEmbedding("nomic-embed-text"))`.
 
     Items and preferences are embedded as texts, a user's query as a query. Nothing is sent before the first use.

@@ -7,24 +7,18 @@ from pathlib import Path
 from typing_extensions import Self
 
 from epic_memory.collection import Collection
-from epic_memory.groups.file import MemoryFile
-from epic_plugins.copies import Copied, checked_file
+from epic_plugins.copies import Open
 
 
-class CollectionFile(Copied):
+class CollectionFile(Open):
     """Base of the stores that hold a collection, in a file or in RAM."""
 
     _collection: Collection
 
     @property
-    def _file(self) -> Collection | MemoryFile:
-        """The object that has the file."""
-        return self._collection
-
-    @property
     def path(self) -> Path | None:
         """The file; None for a store in RAM."""
-        return self._file.path
+        return self._collection.path
 
     def verify(self) -> int:
         """Check every row of the file and return how many there are.
@@ -32,7 +26,7 @@ class CollectionFile(Copied):
         Raises:
             DamagedError: if a row is not as it was written.
         """
-        return self._file.verify()
+        return self._collection.verify()
 
     def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a copy of the last committed state, whole or not at all; also while the store is in use.
@@ -41,7 +35,7 @@ class CollectionFile(Copied):
             AlreadyThereError: if the file exists and `overwrite` is off.
             StoreError: if it cannot be written.
         """
-        self._file.backup(path, overwrite=overwrite)
+        self._collection.backup(path, overwrite=overwrite)
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""
@@ -55,7 +49,3 @@ class CollectionFile(Copied):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {'in RAM' if self.path is None else self.path}>"
-
-    def _shared(self) -> tuple[object, ...]:
-        checked_file(self.path, self)
-        return self._collection, self._collection.encoder

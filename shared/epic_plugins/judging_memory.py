@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
@@ -21,7 +21,6 @@ from epic_memory.settings import Settings, checked_settings
 from epic_memory.types import BuildReport, Item, Preference
 from epic_memory.types.verdicts import Judged
 from epic_memory.verification import Verifier
-from epic_plugins.copies import CopiedModel
 
 
 def several_preferences(given: object) -> tuple[str | Preference, ...]:
@@ -88,28 +87,7 @@ class Prepared:
             return memory
 
 
-class PreparedForUsers:
-    """A prepared memory for each of the `size` users served last. Safe to use from several threads."""
-
-    def __init__(self, size: int = 32) -> None:
-        self._size = size
-        self._made: OrderedDict[tuple[Preference, ...], Prepared] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def memory(
-        self, preferences: Iterable[str | Preference], *, encoder: Encoder, settings: Settings = Settings()
-    ) -> EpicMemory:
-        """Return the memory of a user, as `Prepared.memory` does; no user waits for another's."""
-        unique = tuple(unique_preferences(preferences))
-        with self._lock:
-            prepared = self._made.setdefault(unique, Prepared())
-            self._made.move_to_end(unique)
-            while len(self._made) > self._size:
-                self._made.popitem(last=False)
-        return prepared.memory(unique, encoder=encoder, settings=settings)
-
-
-class JudgingModel(CopiedModel, BaseModel):
+class JudgingModel(BaseModel):
     """Base of components that judge texts: by preferences, a model and settings, or by a memory."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -155,6 +133,16 @@ class JudgingModel(CopiedModel, BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Return a component with some settings changed, which are checked; it shares nothing that was judged."""
         return type(self)(**{**self._fields(), **(update or {})})
+
+    def _fields(self) -> dict[str, Any]:
+        """Return the fields that were given."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+    @override
+    def __reduce__(self) -> Any:
+        fields = self._fields()
+        fields.pop("callback_manager", None)
+        return partial(type(self), **fields), ()
 
     @override
     def __copy__(self) -> Self:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from epic_memory.encoders import Encoder, by_name
 from epic_memory.encoders.adapted import is_encoder
@@ -20,6 +20,9 @@ from epic_memory.runtime.effects import Effects
 from epic_memory.settings import Settings, asked_model, checked_settings
 from epic_memory.types import FloatArray
 from epic_memory.verification import Verifier, embedded
+
+if TYPE_CHECKING:
+    from epic_graph.memory import GraphMemory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +119,37 @@ class Models:
                 )
         return memory
 
+    def searched_of(
+        self, memory: object, embeddings: object = None, llm: object = None, settings: Settings | None = None
+    ) -> EpicMemory | GraphMemory:
+        """Return what a retriever searches: a memory, as `memory_of` returns it, or a graph over one.
+
+        Raises:
+            InvalidInputError: as `memory_of` raises it.
+            StoreError: if the file cannot be opened.
+        """
+        inside = getattr(memory, "memory", None)
+        if not isinstance(inside, EpicMemory):
+            return self.memory_of(memory, embeddings, llm, settings)
+        self.memory_of(inside, embeddings, llm, settings)
+        return cast("GraphMemory", memory)
+
     def _is_component(self, given: object) -> bool:
         return isinstance(given, (type, self.component))
+
+
+def in_namespace(searched: EpicMemory | GraphMemory, namespace: str | None) -> dict[str, str | None]:
+    """Return the argument with which a namespace is searched; a graph belongs to one.
+
+    Raises:
+        InvalidInputError: for another namespace than the graph's.
+    """
+    if isinstance(searched, EpicMemory):
+        return {"namespace": namespace}
+    own = searched.memory.namespace
+    if namespace not in (None, own):
+        raise InvalidInputError(f"This graph is of the namespace {own!r}. Make a retriever for {namespace!r}.")
+    return {}
 
 
 def check_open(llm: object, settings: Settings | None) -> None:

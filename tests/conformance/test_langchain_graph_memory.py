@@ -14,7 +14,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from epic_graph.memory import GraphMemory
-from epic_langchain.graph_retriever import EpicGraphRetriever
+from epic_langchain import EpicRetriever
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,11 @@ class _Suite(RetrieversIntegrationTests):
 
     @property
     def retriever_constructor(self) -> type[BaseRetriever]:
-        return EpicGraphRetriever
+        return EpicRetriever
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        return {"graph": self.graph, "guidance": self.guidance}
+        return {"memory": self.graph, "guidance": self.guidance}
 
     @property
     def retriever_query_example(self) -> str:

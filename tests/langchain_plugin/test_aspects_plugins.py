@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from llama_index.core.schema import TextNode
 
 from epic_langchain import EpicDocumentTransformer
 from epic_langchain import SteeredRetriever as LangChainSteered
-from epic_llamaindex import EpicNodePostprocessor, EpicRetriever, EpicTransform, EpicVectorStore
+from epic_llamaindex import EpicNodePostprocessor, EpicRetriever, EpicTransform
 from epic_memory import EpicMemory, Preference, Settings
-from epic_memory.steering.query_steering import Steerings
 from epic_memory.types.preferences import Aspects
 from helpers import HashEncoder, KeepAll
 from scripted import Scripted, aspects_for, verifier_of
@@ -28,12 +26,9 @@ GIVEN, PLAIN = Preference(text=TEXT, aspects=SAID), Preference(text=TEXT)
 def test_components_of_llamaindex_store_it_and_are_told_apart(component: Any) -> None:
     made = component(preferences=[GIVEN])
     stored = json.loads(json.dumps(made.to_dict()))
-    again = component.from_dict(stored)
-    assert [Preference.of(one) for one in again.preferences] == [GIVEN]
     assert stored != json.loads(json.dumps(component(preferences=[PLAIN]).to_dict()))
-    assert again.to_dict() == made.to_dict()
     made.preferences = [Preference(text=TEXT, aspects={"avoided": ["noise"]})]
-    assert made.to_dict() != again.to_dict()
+    assert made.to_dict() != stored
 
 
 def test_a_memory_whose_aspects_change_changes_what_a_pipeline_caches() -> None:
@@ -42,20 +37,6 @@ def test_a_memory_whose_aspects_change_changes_what_a_pipeline_caches() -> None:
     before = transform.to_dict()
     memory.preferences.set_aspects(TEXT, SAID)
     assert transform.to_dict() != before and json.dumps(transform.to_dict())
-
-
-def test_a_vector_store_of_llamaindex_stores_it(tmp_path: Path) -> None:
-    with EpicVectorStore(path=tmp_path / "v", preferences=[GIVEN, "I love trains."]) as store:
-        stored = json.loads(json.dumps(store.to_dict()))
-    with EpicVectorStore.from_dict(stored) as store:
-        assert store.preferences == (GIVEN, Preference(text="I love trains."))
-
-
-def test_steering_by_other_aspects_is_other_steering() -> None:
-    steerings = Steerings(HashEncoder())
-    one, other = steerings.of((GIVEN,), "signed"), steerings.of((PLAIN,), "signed")
-    assert one is not other and one.preferences == (GIVEN,) and other.preferences == (PLAIN,)
-    assert steerings.of((GIVEN,), "signed") is one
 
 
 def test_transformers_and_retrievers_of_langchain_take_it() -> None:

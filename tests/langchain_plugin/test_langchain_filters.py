@@ -6,16 +6,11 @@ from typing import Any
 
 import pytest
 
-from epic_memory import Settings
-
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from langchain_core.documents import Document
-from langchain_core.structured_query import Comparator, Comparison, Operation, Operator, StructuredQuery
 
-from epic_langchain import EpicRetriever, EpicTranslator, EpicVectorStore
 from epic_langchain.filters import filter_of
-from epic_memory import EpicMemory, Filter
+from epic_memory import Filter
 from epic_memory.errors import InvalidInputError
 from tables import table
 
@@ -71,75 +66,3 @@ def test_a_thousand_conditions_are_siblings(operator: str) -> None:
 def test_what_is_no_filter_is_refused(given: Any, match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
         filter_of(given)
-
-
-# the filters that a self-query retriever's model writes
-
-
-FILM = {"genre": "drama", "year": 1998, "tags": ["sea"], "seen": "2024-05-01"}
-
-
-@pytest.mark.parametrize(
-    ("comparator", "value", "expected"),
-    [
-        ("eq", 1998, Filter.eq("year", 1998)),
-        ("ne", 1998, Filter.ne("year", 1998)),
-        ("gt", 1990, Filter.gt("year", 1990)),
-        ("gte", 1998, Filter.ge("year", 1998)),
-        ("lt", 2000, Filter.lt("year", 2000)),
-        ("lte", 1998, Filter.le("year", 1998)),
-        ("in", [1998], Filter.in_("year", [1998])),
-        ("nin", [1999], Filter.not_in("year", [1999])),
-        ("contain", "9", Filter.contains("year", "9")),
-        ("gt", {"type": "date", "date": "2024-05-01"}, Filter.gt("year", "2024-05-01")),
-        ("lt", {"type": "datetime", "datetime": "2024-05-01T10:00:00"}, Filter.lt("year", "2024-05-01T10:00:00")),
-    ],
-    ids=str,
-)
-def test_a_comparison_of_a_structured_query(comparator: str, value: Any, expected: Filter) -> None:
-    asked = Comparison(comparator=Comparator(comparator), attribute="year", value=value)
-    assert asked.accept(EpicTranslator()) == expected
-
-
-def test_operations_of_a_structured_query() -> None:
-    translator = EpicTranslator()
-    genre = Comparison(comparator=Comparator.EQ, attribute="genre", value="drama")
-    year = Comparison(comparator=Comparator.LT, attribute="year", value=2000)
-    both = Operation(operator=Operator.AND, arguments=[genre, year])
-    neither = Operation(operator=Operator.NOT, arguments=[Operation(operator=Operator.OR, arguments=[genre, year])])
-    for asked, matches in (
-        (both, True),
-        (neither, False),
-        (Operation(operator=Operator.NOT, arguments=[neither]), True),
-    ):
-        query, options = translator.visit_structured_query(StructuredQuery(query="sea", filter=asked))
-        assert query == "sea" and options["filter"].matches(FILM) is matches
-    assert translator.visit_structured_query(StructuredQuery(query="sea", filter=None)) == ("sea", {})
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        Comparison(comparator=Comparator.LIKE, attribute="genre", value="dr%"),
-        Operation(operator=Operator.NOT, arguments=[]),
-        Operation(operator=Operator.AND, arguments=[]),
-        Comparison(comparator=Comparator.IN, attribute="genre", value="drama"),
-    ],
-    ids=str,
-)
-def test_structured_queries_that_cannot_be(asked: Any) -> None:
-    with pytest.raises(ValueError):
-        asked.accept(EpicTranslator())
-
-
-def test_stores_and_retrievers_take_what_is_translated() -> None:
-    texts = [Document(page_content="A drama at sea.", metadata=FILM), Document(page_content="A drama in town.")]
-    asked = StructuredQuery(
-        query="A drama.", filter=Comparison(comparator=Comparator.CONTAIN, attribute="tags", value="sea")
-    )
-    query, options = EpicTranslator().visit_structured_query(asked)
-    store = EpicVectorStore.from_documents(texts)
-    assert [document.metadata for document in store.search(query, "similarity", **options)] == [FILM]
-    retriever = EpicRetriever(memory=EpicMemory(["I love dramas."], settings=Settings(coarse=False, fine=False)))
-    retriever.add_documents(texts)
-    assert [document.page_content for document in retriever.invoke(query, **options)] == ["A drama at sea."]

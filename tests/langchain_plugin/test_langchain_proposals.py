@@ -286,9 +286,11 @@ async def test_what_was_decided_elsewhere_meanwhile_stays_so(memory: EpicMemory,
 
 
 async def test_two_memories_in_one_agent_ask_one_after_the_other(memory: EpicMemory, asynchronous: bool) -> None:
+    class Other(EpicMemoryMiddleware):
+        """LangChain tells middlewares apart by the names of their classes."""
+
     other = EpicMemory()
-    both = [EpicMemoryMiddleware(each, propose=True, name=name) for name, each in (("a", memory), ("b", other))]
-    agent = Agent(asynchronous, *both)
+    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True), Other(other, propose=True))
     await agent.say(SAID)
     assert "__interrupt__" in await agent.answer(APPROVE, REJECT)
     await agent.answer(REJECT, APPROVE)
@@ -317,9 +319,6 @@ async def test_a_failure_does_not_cost_the_answer(
     with caplog.at_level(logging.WARNING):
         assert (await agent.say(SAID))["messages"][-1].text == "Rice."
     assert "down" in caplog.text
-    strict = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True, raise_errors=True))
-    with pytest.raises(RuntimeError, match="down"):
-        await strict.say(SAID)
 
 
 async def test_an_acceptance_that_fails_does_not_keep_the_others(

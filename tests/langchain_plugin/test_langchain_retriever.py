@@ -15,6 +15,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import ValidationError
 
 import epic_langchain as lc
+from epic_graph import GraphMemory
 from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.encoders.static import StaticEncoder
 from epic_memory.errors import InvalidInputError, UnknownPreferenceError
@@ -52,9 +53,9 @@ def memory() -> EpicMemory:
 def retriever(request: pytest.FixtureRequest, memory: EpicMemory) -> Any:
     if request.param == "memory":
         return lc.EpicRetriever(memory=memory, k=4)
-    made = lc.EpicGraphRetriever(graph=memory, k=4)
-    made.graph.update()
-    return made
+    graph = GraphMemory(memory=memory)
+    graph.update()
+    return lc.EpicRetriever(memory=graph, k=4)
 
 
 def ids(documents: list[Document]) -> set[str | None]:
@@ -106,8 +107,7 @@ async def test_options_are_the_retrievers_the_calls_or_the_configs(retriever: An
     found = await both(retriever, "invoke", QUERY, **options)
     assert found == retriever.invoke(QUERY, in_config(options)) == await retriever.ainvoke(QUERY, in_config(options))
     if "filter" not in options:
-        given = searching(**options)
-        made = type(retriever)(**{**retriever._arguments(), **given})
+        made = lc.EpicRetriever(**{"memory": retriever.memory, "k": 4, **searching(**options)})
         assert made.invoke(QUERY) == found
     assert len(retriever.invoke(QUERY)) == 4
 
@@ -146,17 +146,9 @@ def test_users_in_one_file_have_one_retriever(tmp_path: Path) -> None:
     retriever.memory.close()
 
 
-async def test_a_graph_does_not_pass_over_another_users_namespace(memory: EpicMemory) -> None:
-    retriever = lc.EpicGraphRetriever(graph=memory)
-    own = in_config({"namespace": memory.namespace})
-    assert retriever.invoke(QUERY, own) == await retriever.ainvoke(QUERY, own) == retriever.invoke(QUERY)
-    with pytest.raises(InvalidInputError, match="Make a retriever for 'bob'"):
-        await both(retriever, "invoke", QUERY, in_config({"namespace": "bob"}))
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("k", 0), ("k", "3"), ("memory", "x.epic"), ("graph", "x.epic"), ("embeddings", None), ("extractor", None)],
+    [("k", 0), ("k", "3"), ("memory", "x.epic"), ("embeddings", None)],
 )
 def test_what_is_assigned_is_checked_and_what_it_was_opened_with_stays(retriever: Any, name: str, value: Any) -> None:
     before, wrong = getattr(retriever, name, None), AttributeError if not hasattr(retriever, name) else ValidationError
@@ -195,11 +187,10 @@ def test_keys_of_others_in_the_config_are_left_to_them(retriever: Any) -> None:
     "make",
     [
         lambda memory: lc.EpicRetriever(memory=memory),
-        lambda memory: lc.EpicGraphRetriever(graph=memory),
         lambda _: lc.SteeredRetriever(vectorstore=InMemoryVectorStore.from_documents([STEW], lc.EpicEmbeddings())),
         lambda _: lc.EpicDocumentTransformer(preferences=PREFERENCES),
     ],
-    ids=["memory", "graph", "steered", "transformer"],
+    ids=["memory", "steered", "transformer"],
 )
 async def test_a_key_of_ours_in_the_config_that_does_not_exist_is_refused(
     make: Any, key: str, meant: str, memory: EpicMemory

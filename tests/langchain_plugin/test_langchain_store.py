@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -334,9 +333,6 @@ def test_what_is_no_json_is_refused(store: EpicStore, value: Any) -> None:
         GetOp("users", "a"),  # type: ignore[arg-type]
         SearchOp("users"),  # type: ignore[arg-type]
         SearchOp("users", query="red"),  # type: ignore[arg-type]
-        PutOp(NOTES, "a", {}, ttl=0.0),
-        PutOp(NOTES, "a", {}, ttl=float("nan")),
-        PutOp(NOTES, "a", {}, ttl="1"),  # type: ignore[arg-type]
         "put",
     ],
 )
@@ -383,30 +379,6 @@ def test_a_search_reads_no_items_of_other_prefixes(query: str | None, monkeypatc
         assert len(rows) <= 4
 
 
-def test_listing_filters_and_namespaces_read_the_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with EpicStore(tmp_path / "a.store", embedding=ENCODER, fields=["text"]) as store:
-        for user in range(30):
-            store.put(("users", f"user {user}"), "a", {"text": "red", "even": user % 2 == 0})
-        assert len(store.search(("users",), limit=50)) == 30
-        store.put(("users", "user 30"), "a", {"text": "red", "even": True})
-        rows: list[Any] = []
-        read = Database.rows
-
-        def counting(self: Database, *arguments: Any, **options: Any) -> Any:
-            found = list(read(self, *arguments, **options))
-            rows.extend(found)
-            return found
-
-        monkeypatch.setattr(Database, "rows", counting)
-        assert len(store.search(("users",), filter={"even": True}, limit=50)) == 16
-        assert len(rows) == 1, "what was written since"
-        for _ in range(2):
-            assert len(store.search((), limit=50)) == 31
-            assert len(store.search((), filter={"even": False}, limit=50)) == 15
-            assert len(store.list_namespaces(suffix=("user 3",))) == 1
-        assert len(rows) == 1
-
-
 def test_what_one_store_writes_another_on_the_file_lists_in_the_order_of_age(tmp_path: Path) -> None:
     with (
         EpicStore(tmp_path / "a.store", embedding=ENCODER) as one,
@@ -436,131 +408,6 @@ def test_a_prefix_is_made_of_whole_labels(store: EpicStore) -> None:
     for query in (None, "red"):
         assert [item.namespace for item in store.search(("users", "ann"), query=query)] == [("users", "ann")]
     assert len(store.search(("users",))) == 3
-
-
-# time to live
-
-
-class Clock:
-    """A time that passes when it is told to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.minutes = 0.0
-        clock = self
-
-        class Shifted(datetime):
-            @classmethod
-            def now(cls, tz: Any = None) -> Any:
-                return datetime.now(tz) + timedelta(minutes=clock.minutes)
-
-        monkeypatch.setattr("epic_langchain.agents.store.datetime", Shifted)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
-
-
-@dataclass
-class Both:
-    """The same operations by `batch` and by `abatch`."""
-
-    store: EpicStore
-    asynchronous: bool
-
-    async def batch(self, *ops: Op) -> list[Any]:
-        return await self.store.abatch(ops) if self.asynchronous else self.store.batch(ops)
-
-
-@pytest.fixture(params=[False, True])
-def living(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Both]]:
-    made: list[EpicStore] = []
-
-    def make(**ttl: Any) -> Both:
-        made.append(EpicStore(tmp_path / "a.store", embedding=ENCODER, fields=["text"], ttl=ttl))
-        return Both(made[-1], request.param)
-
-    yield make
-    for store in made:
-        store.close()
-
-
-async def test_items_that_outlive_their_time_are_swept(living: Callable[..., Both], clock: Clock) -> None:
-    held = living()
-    await held.batch(PutOp(NOTES, "short", {"text": "red"}, ttl=10), PutOp(NOTES, "long", {"text": "red"}))
-    clock.minutes = 9
-    assert held.store.sweep_ttl() == 0
-    clock.minutes = 11
-    # As LangGraph's stores do, it returns what no sweep has deleted yet.
-    found = await held.batch(SearchOp(NOTES, refresh_ttl=False), ListNamespacesOp())
-    assert keys(found[0]) == ["short", "long"] and found[1] == [NOTES]
-    assert held.store.sweep_ttl() == 1
-    assert keys((await held.batch(SearchOp(NOTES, query="red")))[0]) == ["long"]
-    assert held.store.sweep_ttl() == 0
-
-
-@pytest.mark.parametrize("read", [GetOp(NOTES, "a"), SearchOp(NOTES), SearchOp(NOTES, query="red")])
-async def test_a_read_renews_the_time(living: Callable[..., Both], clock: Clock, read: Any) -> None:
-    held = living()
-    await held.batch(PutOp(NOTES, "a", {"text": "red"}, ttl=10), PutOp(NOTES, "b", {"text": "red"}, ttl=100))
-    for clock.minutes, swept in ((8, 0), (16, 0), (24, 0)):
-        assert held.store.sweep_ttl() == swept
-        await held.batch(read)
-    await held.batch(read._replace(refresh_ttl=False))
-    clock.minutes = 35
-    assert held.store.sweep_ttl() == 1
-
-
-async def test_a_search_renews_its_page_only(living: Callable[..., Both], clock: Clock) -> None:
-    held = living(default_ttl=10)
-    for key in "abc":
-        held.store.put(NOTES, key, {"text": "red"})
-    clock.minutes = 5
-    await held.batch(SearchOp(NOTES, limit=1, offset=1))
-    clock.minutes = 12
-    assert held.store.sweep_ttl() == 2
-    assert keys(held.store.search(NOTES)) == ["b"]
-
-
-async def test_expired_items_can_be_left_out_at_once(living: Callable[..., Both], clock: Clock) -> None:
-    held = living(default_ttl=10, omit_expired=True, refresh_on_read=False)
-    held.store.put(NOTES, "a", {"text": "red"})
-    held.store.put(("others",), "b", {"text": "red"}, ttl=None)
-    reads = [GetOp(NOTES, "a"), SearchOp((), query="red"), SearchOp(()), ListNamespacesOp()]
-    held.store.get(NOTES, "a")
-    clock.minutes = 11
-    got, found, listed, spaces = await held.batch(*reads)
-    assert got is None and keys(found) == keys(listed) == ["b"] and spaces == [("others",)]
-
-
-async def test_a_put_gives_a_new_time_or_none(living: Callable[..., Both], clock: Clock) -> None:
-    held = living()
-    await held.batch(*(PutOp(NOTES, key, {"text": "red"}, ttl=10) for key in "abc"))
-    await held.batch(PutOp(NOTES, "a", {"text": "red"}, ttl=30), PutOp(NOTES, "b", {"text": "red"}))
-    held.store.delete(NOTES, "c")
-    held.store.put(NOTES, "c", {"text": "red"})
-    clock.minutes = 20
-    assert held.store.sweep_ttl() == 0
-    clock.minutes = 31
-    assert held.store.sweep_ttl() == 1
-    assert keys(held.store.search(NOTES)) == ["b", "c"]
-
-
-async def test_sweeps_come_by_themselves(living: Callable[..., Both], clock: Clock, tmp_path: Path) -> None:
-    held = living(default_ttl=10, sweep_interval_minutes=30)
-    held.store.put(NOTES, "a", {"text": "red"})
-    clock.minutes = 29
-    assert (await held.batch(GetOp(NOTES, "a", refresh_ttl=False)))[0] is not None
-    clock.minutes = 31
-    assert (await held.batch(GetOp(NOTES, "a")))[0] is None
-
-
-def test_times_outlive_the_process(tmp_path: Path, clock: Clock) -> None:
-    with EpicStore(tmp_path / "a.store", embedding=ENCODER) as store:
-        store.put(NOTES, "a", {"text": "red"}, ttl=10)
-    clock.minutes = 11
-    with EpicStore(tmp_path / "a.store", embedding=ENCODER) as store:
-        assert store.sweep_ttl() == 1
 
 
 # the file

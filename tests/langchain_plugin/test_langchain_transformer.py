@@ -30,7 +30,6 @@ from epic_memory.errors import InvalidInputError, LMError, NoPreferencesError
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE
 from helpers import HashEncoder, settled
 from scripted import (
-    BOTH,
     TRAIN,
     WINE,
     Asked,
@@ -126,24 +125,18 @@ def transform(request: pytest.FixtureRequest) -> Transform:
     return ALL_WAYS[request.param]
 
 
-@pytest.mark.parametrize("split", [False, True])
-async def test_every_way_gives_the_same_over_many_batches(split: bool, anyhow: Transform) -> None:
-    keep = transformer(Scripted(concurrency=3), split=split)
+async def test_every_way_gives_the_same_over_many_batches(anyhow: Transform) -> None:
+    keep = transformer(Scripted(concurrency=3))
     given = docs(14)
     assert len(given) > JUDGED_AT_ONCE
     found = await anyhow(keep, given)
-    assert [document.page_content for document in found] == [
-        document.page_content
-        for document in given
-        for _ in range(_times(document.page_content) if split else min(1, _times(document.page_content)))
-    ]
+    assert [one.page_content for one in found] == [one.page_content for one in given if _fits(one.page_content)]
     assert (keep.report.seen, keep.report.kept, keep.report.discarded) == (70, 42, 14)
 
 
-def _times(text: str) -> int:
-    """For how many preferences a text is kept."""
-    near = [preference for preference in (WINE, TRAIN) if preference in text]
-    return sum(f"no{preference.split()[-1]}" not in text for preference in near)
+def _fits(text: str) -> bool:
+    """Whether a text is kept for a preference."""
+    return any(preference in text and f"no{preference.split()[-1]}" not in text for preference in (WINE, TRAIN))
 
 
 WORDS = ["wine", "red", "train", "night", "sea", "nowine", "notrain", "vegan", "hotel", "casino"]
@@ -154,27 +147,24 @@ DOCUMENTS = st.lists(st.tuples(TEXT, st.sampled_from([None, "a", "b", "c"])), ma
 
 
 @settings(max_examples=20, deadline=None)
-@given(given=DOCUMENTS, split=st.booleans(), model=st.booleans())
-def test_what_comes_out_came_in(given: list[Document], split: bool, model: bool) -> None:
+@given(given=DOCUMENTS, model=st.booleans())
+def test_what_comes_out_came_in(given: list[Document], model: bool) -> None:
     preferences = [WINE, TRAIN, "I avoid hotels with casinos."]
-    keep = EpicDocumentTransformer(
-        preferences=preferences, split=split, **({"llm": verifier_of(Scripted())} if model else {})
-    )
+    keep = EpicDocumentTransformer(preferences=preferences, **({"llm": verifier_of(Scripted())} if model else {}))
     before = copy.deepcopy(given)
     found = keep.invoke(given)
     assert given == before
     own = [{key: value for key, value in one.metadata.items() if not key.startswith("epic_")} for one in found]
     numbers = [one["n"] for one in own]
-    assert numbers == sorted(numbers) and (split or len(set(numbers)) == len(numbers))
+    assert numbers == sorted(set(numbers))
     for document, metadata in zip(found, own, strict=True):
         origin = given[metadata["n"]]
         assert (document.page_content, metadata) == (origin.page_content, origin.metadata)
         assert {type(value) for value in document.metadata.values()} <= {str, int, float}
         assert document.metadata["epic_preference"] in preferences
         known = alignments(document)
-        assert len(known) == 1 or not split
         assert known == sorted(known, key=lambda one: (one["confidence"] or 0.0, one["similarity"]), reverse=True)
-    assert keep.invoke(found) == found or split
+    assert keep.invoke(found) == found
     assert asyncio.run(keep.ainvoke(given)) == found
     # A document is the same, whatever comes with it.
     assert [one for document in given for one in keep.invoke([document])] == found
@@ -202,23 +192,6 @@ async def test_the_flat_ones_are_those_of_the_strongest_alignment(transform: Tra
     assert (strongest["preference"], other["preference"]) == (TRAIN, WINE)
     assert strongest["similarity"] > other["similarity"]
     assert {name: found.metadata.get(f"epic_{name}") for name in strongest} == strongest
-
-
-async def test_split_gives_one_document_for_each_preference(transform: Transform) -> None:
-    given = [*docs(1), Document(BOTH, id="again"), Document(BOTH)]
-    found = await transform(transformer(split=True), given)
-    assert [(one.page_content, one.metadata["epic_preference"]) for one in found] == [
-        ("red wine 0", WINE),
-        (f"{BOTH} 0", WINE),
-        (f"{BOTH} 0", TRAIN),
-        (f"{BOTH} nowine 0", TRAIN),
-        *[(BOTH, WINE), (BOTH, TRAIN)] * 2,
-    ]
-    assert all(len(alignments(one)) == 1 for one in found)
-    named = [one.id for one in found if one.id is not None]
-    assert len(set(named)) == len(named) == 6 and not set(named) & {one.id for one in given}
-    assert [one.id for one in found[-2:]] == [None, None]
-    assert await transform(transformer(split=True), given) == found
 
 
 # lazily
@@ -381,11 +354,7 @@ def stalls_at(*numbers: int) -> Callable[[Asked], None]:
 
 
 def test_fields_can_be_made_configurable() -> None:
-    keep = EpicDocumentTransformer(memory=memory_of(Scripted())).configurable_fields(
-        split=ConfigurableField(id="split")
-    )
-    assert len(keep.invoke(docs(), {"configurable": {"split": True}})) == 16
-    assert len(keep.invoke(docs())) == 12
+    assert len(EpicDocumentTransformer(memory=memory_of(Scripted())).invoke(docs())) == 12
     other = transformer().configurable_fields(settings=ConfigurableField(id="how"))
     assert other.with_config(configurable={"how": Settings(tau=1.0)}).invoke(docs()) == []
     assert other.invoke(docs(), {"configurable": {"epic_preferences": [TRAIN]}}) == transformer(

@@ -18,22 +18,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory import Settings
-from helpers import settled
-
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicVectorStore
-from epic_memory import EpicMemory, Filter, Item
+from epic_memory import Filter
 from epic_memory.errors import (
     EncoderError,
     InvalidInputError,
 )
-from epic_memory.types import Stance
-from helpers import HashEncoder, KeepAll, both, searching
+from helpers import HashEncoder, KeepAll, both
 from tables import table
 
 TOLERANCE = 2e-3
@@ -396,133 +392,6 @@ async def test_broken_guidance_is_refused_and_nothing_is_stored(metadata: dict[s
     with pytest.raises(InvalidInputError, match=r"Document 2: The guidance .*'b' cannot be read.*epic_"):
         await both(store, "add_documents", documents)
     assert store.similarity_search("red") == []
-
-
-# a view of a memory
-
-ITEMS = [
-    Item(id="stew", text="vegan stew of beans", metadata={"kind": "food", "tags": ["a"]}),
-    Item(id="curry", text="vegan curry of lentils", metadata={"kind": "food"}),
-    Item(id="casino", text="hotel with casino", metadata={"kind": "hotel"}),
-    Item(id="quiet", text="quiet hotel in town", metadata={"kind": "hotel"}),
-]
-
-
-@pytest.fixture
-def memory() -> Iterator[EpicMemory]:
-    verifier = KeepAll({"casino": Stance.CONFLICTS})
-    with EpicMemory(
-        ["vegan food", "hotel in town"], encoder=words(), settings=Settings(verifier=verifier, tau=0.1)
-    ) as made:
-        made.add(ITEMS)
-        assert len(made) == 4
-        yield made
-
-
-async def test_a_view_finds_what_the_memory_finds(memory: EpicMemory) -> None:
-    view = EpicVectorStore.from_memory(memory)
-    for asked, options in (
-        ({}, {}),
-        ({"steering": "off"}, {"steering": "off"}),
-        ({"preferences": ["vegan food"]}, {"preferences": ["vegan food"]}),
-        ({"filter": {"kind": "hotel"}}, {"filter": Filter.eq("kind", "hotel")}),
-    ):
-        hits = memory.search("hotel with casino", 4, **searching(**options))  # type: ignore[arg-type]
-        scored = await both(view, "similarity_search_with_score", "hotel with casino", k=4, **asked)
-        assert [(one.id, one.page_content, score) for one, score in scored] == [
-            (hit.item.id, hit.item.text, hit.score) for hit in hits
-        ]
-        assert await both(view, "similarity_search", "hotel with casino", k=4, **asked) == [one for one, _ in scored]
-    vector = words().vector("town")
-    scored = view.similarity_search_with_score_by_vector(vector.tolist(), 3)
-    assert [(one.id, score) for one, score in scored] == [(hit.item.id, hit.score) for hit in memory.search(vector, 3)]
-    document = view.similarity_search("vegan stew", 1)[0]
-    assert document.metadata["kind"] == "food" and document.metadata["epic_preference"] == "vegan food"
-
-
-async def test_a_view_knows_mmr_ids_and_thresholds(memory: EpicMemory) -> None:
-    view = EpicVectorStore.from_memory(memory)
-    alike = await both(view, "max_marginal_relevance_search", "vegan stew", k=3, lambda_mult=1.0, steering="off")
-    assert ids(alike)[0] == "stew" and len(alike) == 3
-    vector = words().vector("vegan stew").tolist()
-    diverse = await both(view, "max_marginal_relevance_search_by_vector", vector, k=2, lambda_mult=0.0)
-    assert set(ids(diverse)) & {"casino", "quiet"} and ids(diverse)[0] == "stew"
-    found = await both(view, "get_by_ids", ["quiet", "none", "stew"])
-    assert ids(found) == ["quiet", "stew"] and found[1].metadata == {"kind": "food", "tags": ["a"]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        options = {"score_threshold": 0.2, "k": 4}
-        retriever = view.as_retriever(search_type="similarity_score_threshold", search_kwargs=options)
-        kept = await retriever.ainvoke("vegan stew of beans")
-    assert kept == retriever.invoke("vegan stew of beans") and ids(kept)[0] == "stew"
-
-
-async def test_a_view_is_not_written(memory: EpicMemory) -> None:
-    view = EpicVectorStore.from_memory(memory)
-    for name, arguments in (
-        ("add_documents", [RAW]),
-        ("add_texts", [["red"]]),
-        ("delete", [["stew"]]),
-        ("delete", []),
-    ):
-        with pytest.raises(InvalidInputError, match="view of a memory"):
-            await both(view, name, *arguments)
-    assert len(memory) == 4
-    with view:
-        pass
-    assert memory.search("vegan stew")
-
-
-async def test_a_view_sees_what_comes_later_and_other_namespaces(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"encoder": words(), "verifier": KeepAll(), "tau": 0.1}
-    place = tmp_path / "me.epic"
-    with (
-        EpicMemory.open(place, ["vegan food"], **settled(**options)) as mine,
-        EpicMemory.open(place, ["quiet hotel"], **settled(namespace="other", **options)) as theirs,
-    ):
-        view, their_view = EpicVectorStore.from_memory(mine), EpicVectorStore.from_memory(mine, namespace="other")
-        assert view.similarity_search("vegan") == []
-        await mine.aadd([item for item in ITEMS if item.id in ("stew", "curry")])
-        theirs.add([item for item in ITEMS if item.id in ("casino", "quiet")])
-        assert set(ids(view.similarity_search("vegan"))) == {"stew", "curry"}
-        assert set(ids(await both(their_view, "similarity_search", "vegan"))) == {"casino", "quiet"}
-        assert ids(await both(their_view, "get_by_ids", ["stew", "quiet"])) == ["quiet"]
-        mine.forget("stew")
-        assert ids(view.similarity_search("vegan")) == ["curry"]
-
-
-async def test_a_view_refuses_what_cannot_be(memory: EpicMemory) -> None:
-    view = EpicVectorStore.from_memory(memory)
-    for options, kind, match in (
-        ({"filter": lambda document: True}, InvalidInputError, "mapping"),
-        ({"filter": {"a": {"$near": 1}}}, InvalidInputError, "near"),
-        ({"k": 0}, InvalidInputError, "k must be"),
-        ({"top_k": 3}, TypeError, "top_k"),
-        ({"preferences": ["unknown"]}, LookupError, "unknown"),
-    ):
-        with pytest.raises(kind, match=match):
-            await both(view, "similarity_search", "vegan", **options)
-    for vector in ([1.0], [math.nan] * 512):
-        with pytest.raises(InvalidInputError, match="vector"):
-            await both(view, "similarity_search_by_vector", vector)
-    with pytest.raises(InvalidInputError, match="EpicMemory"):
-        EpicVectorStore.from_memory(":memory:")  # type: ignore[arg-type]
-
-
-def test_a_view_with_a_fallback_gives_what_the_memory_gives() -> None:
-    encoder = words()
-    encoder.relevant = 0.3
-    memory = EpicMemory(
-        ["vegan food"],
-        encoder=encoder,
-        settings=Settings(verifier=KeepAll(), fallback=lambda query, k: ["green hills", "blue hills"]),
-    )
-    memory.add(["vegan food stew", "a vegan stew of vegan food"])
-    view = EpicVectorStore.from_memory(memory)
-    hits = memory.search("green hills", 2)
-    assert hits.fallback and len(hits) == 2
-    assert [d.page_content for d in view.similarity_search("green hills", 2)] == [hit.item.text for hit in hits]
-    assert len(view.max_marginal_relevance_search("green hills", 2)) == len(hits)
 
 
 # bad input

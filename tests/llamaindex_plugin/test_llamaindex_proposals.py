@@ -86,8 +86,6 @@ async def test_a_failure_to_propose_does_not_cost_what_is_remembered(
     with caplog.at_level(logging.WARNING):
         await block.aput(turn("I love rice with beans."))
     assert "down" in caplog.text and block.report is not None and block.report.seen
-    with pytest.raises(RuntimeError, match="down"):
-        await EpicMemoryBlock(memory=memory, propose=True, raise_errors=True).aput(turn(SAID))
 
 
 async def test_a_model_reads_what_no_cue_finds(caplog: pytest.LogCaptureFixture) -> None:

@@ -55,7 +55,6 @@ from scripted import (
     Scripted,
     answer_to,
     documents,
-    memory_of,
     read_prompt,
     verifier_of,
 )
@@ -578,30 +577,9 @@ def test_it_is_stored_with_its_settings_and_the_names_of_its_models() -> None:
         annotate=False,
         on_undecided="skip",
     )
-    for told in (keep.to_dict(), json.loads(keep.to_json())):
-        assert told["class_name"] == "EpicTransform"
-        again = EpicTransform.from_dict(told)
-        assert again.to_dict() == keep.to_dict()
-        assert again.preferences == [WINE, Preference(text=TRAIN, id="t", expires_at=ends)]
-        assert (again.settings, again.annotate, again.on_undecided) == (keep.settings, False, "skip")
-    assert EpicTransform.from_json(keep.to_json()).to_dict() == keep.to_dict()
-    assert "models" in told
-
-
-def test_models_are_given_again() -> None:
-    lm = Scripted()
-    keep = step(lm, embed_model=ScriptedEmbedding())
-    told = keep.to_dict()
-    for missing in ({}, {"llm": verifier_of(lm)}, {"llm": verifier_of(lm), "embed_model": ScriptedEmbedding()}):
-        with pytest.raises(InvalidInputError, match=r"It was stored with .*Give the same"):
-            EpicTransform.from_dict(told, **missing)
-    models = {"llm": verifier_of(lm), "embed_model": ScriptedEmbedding(), "encoder": HashEncoder()}
-    again = EpicTransform.from_dict(told, **models)
-    assert again.to_dict() == told and ids(again(nodes())) == KEPT
-    assert "models" in told
-    memory = memory_of(lm)
-    again = EpicTransform.from_dict(EpicTransform(memory=memory).to_dict(), memory=memory)
-    assert ids(again(nodes())) == KEPT
+    told = json.loads(keep.to_json())
+    assert told["class_name"] == "EpicTransform" and told["models"] == json.loads(json.dumps(keep.models))
+    assert (told["settings"], told["annotate"]) == ({"tau": 0.1, "coarse": False}, False)
 
 
 @pytest.mark.parametrize("how", ["copy", "deepcopy", "model_copy"])
@@ -627,20 +605,14 @@ def test_it_is_pickled_without_what_it_has_seen() -> None:
     assert again(nodes()) == keep(nodes())
 
 
-class Locked(HashEncoder):
-    """An encoder that cannot be pickled, as it has a lock."""
-
-
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({"llm": KeepAll()}, "with llm= or memory= cannot be sent"),
         ({"llm": llama()}, "with llm= or memory= cannot be sent"),
         ({"memory": EpicMemory([WINE])}, "with llm= or memory= cannot be sent"),
-        ({"encoder": Locked()}, "The encoder of this EpicTransform cannot be sent"),
-        ({"embed_model": Locked()}, "The embed_model of this EpicTransform cannot be sent"),
     ],
-    ids=["verifier", "llm", "memory", "encoder", "embed_model"],
+    ids=["verifier", "llm", "memory"],
 )
 def test_what_cannot_be_pickled_says_so(options: dict[str, Any], match: str) -> None:
     keep = EpicTransform(**({} if "memory" in options else {"preferences": [WINE]}), **options)

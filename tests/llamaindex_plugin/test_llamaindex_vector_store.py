@@ -804,27 +804,3 @@ def test_what_it_is() -> None:
     assert isinstance(store, BasePydanticVectorStore)
     assert store.stores_text and store.is_embedding_query and store.class_name() == "EpicVectorStore"
     assert isinstance(store.client, Collection) and store.path is None and store
-
-
-def test_it_is_described_and_made_again(path: Path) -> None:
-    ends = Preference(text="I like trains.", expires_at="2999-01-01T00:00:00+00:00")  # type: ignore[arg-type]
-    with EpicVectorStore(path=path, preferences=["I avoid casinos.", ends], steering="paper") as store:
-        store.add([node(1)])
-        said = store.to_dict()
-        assert said == json.loads(store.to_json()) == store.model_dump() == json.loads(json.dumps(said))
-        before = repr(said)
-        with EpicVectorStore.from_dict(said) as again:
-            assert again.to_dict() == said and again.preferences == store.preferences
-            assert seen(again.get_nodes()) == seen(store.get_nodes())
-        assert repr(said) == before
-        with EpicVectorStore.from_dict(said, steering="off", read_only=True) as again:
-            assert again.steering == "off" and again.to_dict()["read_only"] is True
-
-
-def test_another_model_than_the_embedded_one_is_named_only() -> None:
-    model = ScriptedEmbedding(model_name="words", api_key="secret")  # type: ignore[call-arg]
-    said = EpicVectorStore(model).to_dict()
-    assert "words" in said["embed_model"] and "secret" not in json.dumps(said)
-    with pytest.raises(InvalidInputError, match=r"embedding model .*words.*embed_model="):
-        EpicVectorStore.from_dict(said)
-    assert EpicVectorStore.from_dict(said, embed_model=model).to_dict() == said

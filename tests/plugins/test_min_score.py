@@ -43,13 +43,8 @@ def store() -> InMemoryVectorStore:
 
 MAKERS: dict[str, Callable[..., Any]] = {
     "lc retriever": lambda **options: lc.EpicRetriever(memory=opened(), **searching(**options)),
-    "lc graph retriever": lambda **options: lc.EpicGraphRetriever(graph=opened(), **searching(**options)),
     "lc steered": lambda **options: lc.SteeredRetriever(vectorstore=store(), preferences=[CASINO], **options),
     "li retriever": lambda **options: li.EpicRetriever(opened(), **searching(**options)),
-    "li from defaults": lambda **options: li.EpicRetriever.from_defaults(
-        preferences=[CASINO], texts=TEXTS, **searching(**options)
-    ),
-    "li graph retriever": lambda **options: li.EpicGraphRetriever(opened(), **searching(**options)),
     "li steered": lambda **options: li.SteeredRetriever(index(), [CASINO], **options),
 }
 

@@ -1,4 +1,4 @@
-"""What both plugins make of any retriever's results: compressed texts and a learnt order; and the events they send."""
+"""What both plugins make of any retriever's results: a learnt order; and the events they send."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ import epic_langchain as lc
 import epic_llamaindex as li
 from epic_llamaindex.events import EpicEvent
 from epic_memory import EpicMemory, Settings
-from epic_memory.text.chunking import sentences
 from epic_rerank import LearnedReranker
 from epic_rerank.features import NAMES
 from helpers import HashEncoder
@@ -71,41 +70,6 @@ async def changed(component: Any, results: Sequence[Any], query: str) -> list[Fo
 
 def plain_memory() -> EpicMemory:
     return EpicMemory(encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
-
-
-# compression
-
-SOUP = "The lentil soup takes half an hour. It needs two onions. The cook was born in Leeds. Admission is free."
-VEGAN = "Nobody came to the meeting. The new cafe has a vegan menu."
-OTHER = "The tug of war ended in a draw. The mayor left early."
-TEXTS = (SOUP, VEGAN, OTHER, "")
-ASKED = "How long does the lentil soup take?"
-
-
-@pytest.mark.parametrize("plugin", PLUGINS)
-async def test_what_is_needed_stays_whole(plugin: str) -> None:
-    compressor = PLUGINS[plugin].EpicCompressor(memory=EpicMemory(["I follow a strict vegan diet."]))
-    found = await changed(compressor, given(plugin, TEXTS), ASKED)
-    assert [one.id for one in found] == ["0", "1"]
-    assert "The lentil soup takes half an hour." in found[0].text
-    assert found[1].text == "The new cafe has a vegan menu."  # the preference needs it
-    for one, before in zip(found, TEXTS, strict=False):
-        assert set(sentences(one.text)) <= set(sentences(before))
-        lost = len(sentences(before)) - len(sentences(one.text))
-        assert one.metadata == {"source": "a", "epic_dropped_sentences": lost}
-    assert found[1] in await changed(compressor, given(plugin, TEXTS), "")
-
-
-@pytest.mark.parametrize("plugin", PLUGINS)
-async def test_a_sentence_that_refers_to_another_keeps_it(plugin: str) -> None:
-    text = "The bridge over the Wenn is narrow. It was built in 1790 by monks. Admission is free."
-    compressor = PLUGINS[plugin].EpicCompressor(memory=EpicMemory(settings=Settings(coarse=False, fine=False)))
-    (found,) = await changed(compressor, given(plugin, [text]), "monks")
-    assert found.text == "The bridge over the Wenn is narrow. It was built in 1790 by monks."
-    # Without a question or a preference all stays.
-    assert [one.text for one in await changed(compressor, given(plugin, TEXTS), "")] == list(TEXTS)
-    with pytest.raises(ValidationError):
-        PLUGINS[plugin].EpicCompressor(memory=compressor.memory, relevant=2.0)
 
 
 # a learnt order
@@ -208,19 +172,3 @@ async def test_handlers_get_counts_and_seconds_and_never_texts(searched: Any, as
     assert (search["epic.k"], search["epic.hits"]) == (2, found) and search["epic.seconds.embedding"] > 0
     assert (judge["epic.seen"], judge["epic.kept"]) == (2, kept)
     assert all(isinstance(value, (int, float)) for event in (search, judge) for value in event.values())
-
-
-@pytest.mark.parametrize("handler", [Sync(), Async()], ids=["sync", "async"])
-async def test_callbacks_are_told_what_a_compressor_dropped(handler: Any) -> None:
-    compressor = lc.EpicCompressor(memory=EpicMemory(["I follow a strict vegan diet."]))
-    documents = given("lc", TEXTS)
-    if isinstance(handler, Async):
-        found = await compressor.acompress_documents(documents, ASKED, callbacks=[handler])
-    else:
-        found = compressor.compress_documents(documents, ASKED, callbacks=[handler])
-    assert handler.events["epic_compressed"] == {
-        "documents": 4,
-        "dropped_documents": 2,
-        "characters": len(SOUP) + len(VEGAN) + len(OTHER),
-        "kept_characters": sum(len(document.page_content) for document in found),
-    }

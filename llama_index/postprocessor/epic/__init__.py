@@ -1,5 +1,5 @@
 """EPIC for LlamaIndex: the node postprocessors, under the name that integrations have."""
 
-from epic_llamaindex import EpicCompressor, EpicNodePostprocessor, EpicReranker
+from epic_llamaindex import EpicNodePostprocessor, EpicReranker
 
-__all__ = ["EpicCompressor", "EpicNodePostprocessor", "EpicReranker"]
+__all__ = ["EpicNodePostprocessor", "EpicReranker"]
