@@ -14,12 +14,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from epic_memory.errors import InvalidInputError
 
-StdioClient: TypeAlias = Literal[
-    "claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "lm-studio", "gemini", "codex"
+Client: TypeAlias = Literal[
+    "claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "lm-studio", "gemini", "codex", "open-webui"
 ]
-"""Clients that start the server themselves."""
-Client: TypeAlias = Literal[StdioClient, "open-webui"]
-"""All clients: those, and one that connects to an address."""
+"""Clients that start the server themselves, and the last, which connects to an address."""
 SERVER = "epic-memory"
 """Name of our entry."""
 

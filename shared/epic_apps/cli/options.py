@@ -222,11 +222,8 @@ class Model(Server):
         if self.llm is None:
             self._check_alone()
             return None, settings
-        return self.model(self.llm), self.how_much(settings)
-
-    def how_much(self, settings: Settings) -> Settings:
-        """Return settings with how much the model is asked."""
-        return replace(settings, model_budget=self.model_budget, on_demand=self.on_demand)
+        how_much = replace(settings, model_budget=self.model_budget, on_demand=self.on_demand)
+        return self.model(self.llm), how_much
 
     def arguments(self) -> list[str]:
         """Return these options as they are given on a command line."""
