@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ import anyio
 import anyio.to_thread
 from pydantic import Field
 
+from epic_apps.cli.printing import visible
 from epic_apps.mcp_memory import Memories
 from epic_apps.mcp_sdk import Caller, RefusedError, ResourceError, Server, ToolError
 from epic_learn.credentials import holds_credential
@@ -24,7 +24,6 @@ from epic_memory.errors import EpicError
 from epic_memory.types.proposals import plain
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Characters of a text that an assistant is given; what is longer says so.
 _LONGEST = 8_000
 _LONGEST_METADATA = 2_000
@@ -304,7 +303,7 @@ def _result(hit: Hit) -> dict[str, Any]:
 
 def _shown(text: str, longest: int = _LONGEST) -> str:
     """Return a text without control characters, which a terminal obeys, and not longer than `longest` characters."""
-    shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text[:longest])
+    shown = visible(text[:longest])
     return shown if len(text) <= longest else f"{shown} [... {len(text) - longest} more characters]"
 
 

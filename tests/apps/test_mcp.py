@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import uvicorn
@@ -28,7 +28,6 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 
 from command_line import runner
-from epic_apps.connect import Client as Clients
 from epic_apps.mcp import memory_server
 from epic_apps.mcp_memory import Access, UserMemory
 from epic_apps.mcp_serving import PATH, http_app
@@ -121,19 +120,6 @@ def held(path: Path) -> tuple[set[str], set[str]]:
         return {each.text for each in memory.preferences}, {each.text for each in memory.facts}
 
 
-@pytest.mark.slow  # a process of its own imports the SDK
-async def test_every_tool_over_stdio(path: Path) -> None:
-    server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "epic_apps.cli.main", "mcp", str(path), "--allow-writes"],
-        env={"PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    async with Client(server) as client:
-        await every_tool(client)
-
-    assert held(path) == ({AVOIDS, LIKES}, {"My sister is called Ines."})
-
-
 @asynccontextmanager
 async def served(path: Path, access: Access = "write") -> AsyncIterator[str]:
     """Serves streamable HTTP on a free port of this machine."""
@@ -160,23 +146,6 @@ async def test_every_tool_over_http(path: Path) -> None:
         Client(streamable_http_client(url + PATH, http_client=http)) as client,
     ):
         await every_tool(client)
-
-
-async def test_http_answers_only_with_the_token_and_from_this_machine(path: Path) -> None:
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    accepted = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {TOKEN}"}
-    async with served(path) as url, httpx2.AsyncClient(timeout=None) as http:
-
-        async def status(**headers: str | bytes) -> int:
-            return (await http.post(url + PATH, json=body, headers=headers)).status_code
-
-        assert await status() == 401
-        assert await status(authorization="Bearer é".encode()) == 401
-        assert await status(authorization=TOKEN) == 401
-        assert await status(**accepted, origin="https://evil.example") == 403
-        assert await status(**accepted, origin="null") == 403
-        assert await status(**accepted, host="evil.example") == 421
-        assert await status(**accepted, origin=url) not in (401, 403, 421)
 
 
 @pytest.mark.parametrize("token", ["", "short", "a token with spaces in it"])
@@ -350,15 +319,6 @@ async def test_arguments_that_cannot_be_used_are_explained(path: Path, arguments
         assert error == f"query {wrong}. Call search_memory again with query, limit, user_id."
 
 
-async def test_arguments_are_read_as_leniently_as_those_of_the_plugins_tools(path: Path) -> None:
-    async with connected(path) as client:
-        for limit, count in ((0, 1), ("1", 1), (1.9, 1), (10**9, 2), ("many", 2), (None, 2)):
-            assert len((await answer(client, "search_memory", query="hotel", limit=limit))["results"]) == count
-        assert (await answer(client, "search_memory", query=5))["results"] == []
-        await answer(client, "remember", text="I love jazz.", kind="Preferences", replaces=None)
-        assert "I love jazz." in [each["text"] for each in (await answer(client, "list_preferences"))["preferences"]]
-
-
 async def test_hostile_texts_come_out_as_data(path: Path) -> None:
     with EpicMemory.open(path) as memory:
         memory.add(Item(id=f"h{n}", text=f"A hotel with an on-site casino. {text}") for n, text in enumerate(HOSTILE))
@@ -396,27 +356,6 @@ def test_the_command_names_a_port_or_token_that_cannot_be_used(
             assert f"Port {port}" in epic("mcp", str(path), "--http", port).err
     monkeypatch.setenv("EPIC_MCP_TOKEN", "short")
     assert "16" in epic("mcp", str(path), "--http", "8765").err
-
-
-@pytest.mark.parametrize("client", get_args(Clients)[:-1])
-async def test_a_printed_configuration_starts_the_server_from_anywhere(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, client: str
-) -> None:
-    monkeypatch.chdir(path.parent)
-    options = ("--read-only", "--namespace", "ines") if client == "codex" else ("--read-only",)
-    printed = runner(capsys)("connect", client, path.name, *options, "--print")
-    assert printed.code == 0 and "This belongs into " in printed.err, printed.err
-    if client == "codex":
-        table, *lines = printed.out.splitlines()
-        assert table == "[mcp_servers.epic-memory]"
-        server = {name: json.loads(value) for name, value in (line.split(" = ") for line in lines)}
-        assert server["args"][-2:] == ["--namespace", "ines"]
-    else:
-        key = {"vscode": "servers", "zed": "context_servers"}.get(client, "mcpServers")
-        server = json.loads(printed.out)[key]["epic-memory"]
-        assert (server.get("type") == "stdio") is (client in ("vscode", "claude-code"))
-    assert Path(server["command"]).is_absolute() and str(path) in server["args"]
-    assert server["args"][server["args"].index("mcp") :][:3] == ["mcp", str(path), "--read-only"]
 
 
 @pytest.mark.slow  # a process of its own imports the SDK

@@ -83,8 +83,10 @@ def test_http_answers_a_client_of_this_machine_that_has_the_token(path: Path) ->
         ):
             accepted = {"accept": "application/json, text/event-stream", "authorization": f"Bearer {TOKEN}"}
 
-            def status(**headers: str) -> int:
+            def status(**headers: str | bytes) -> int:
                 return client.post(PATH, json=asked(1, "initialize", **HELLO), headers=headers).status_code
 
             assert [status(), status(**accepted), status(**accepted, host="evil.example")] == [401, 200, 421]
-            assert status(**accepted, origin="https://evil.example") == 403
+            assert {status(**accepted, origin=origin) for origin in ("https://evil.example", "null")} == {403}
+            assert status(**accepted, origin=f"http://127.0.0.1:{port}") == 200
+            assert {status(authorization=wrong) for wrong in (TOKEN, "Bearer é".encode())} == {401}

@@ -77,11 +77,8 @@ def mcp(
     except ImportError as error:
         raise MissingExtraError(error.name or "mcp", "mcp") from None
 
-    from epic_apps.keys import key_for
-    from epic_memory import Settings
-
     access: Access = "read" if read_only else "write" if allow_writes else "propose"
-    llm, settings = model.asked(Settings(namespace=file.namespace, key=key_for(file.memory)))
+    llm, settings = model.asked(file.settings(file.memory))
     opened = UserMemory(file.memory, access=access, any_user=any_user, encoder=file.encoder, llm=llm, settings=settings)
     with opened as memory:
         server = memory_server(memory)
@@ -108,8 +105,6 @@ def connect(
     undo: Annotated[bool, Option("--undo", help="take the entry out again")] = False,
 ) -> None:
     """Have an assistant use a memory: writes the entry into its settings, and keeps them as they were beside it."""
-    from epic_memory import Settings
-
     if undo:
         done: Connected = disconnect(client)
         common.show(done, str(done))
@@ -120,7 +115,7 @@ def connect(
         raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
     with InFile(memory=memory, encoder=common.encoder, namespace=common.namespace).open(read_only=True):
         pass  # raises an error for what is no memory
-    model.asked(Settings())  # likewise for a model that does not answer
+    model.asked(common.settings(memory))  # likewise for a model that does not answer
     arguments = ["mcp", str(Path(memory).absolute())]
     arguments += ["--read-only"] * read_only + ["--allow-writes"] * allow_writes
     arguments += [] if common.namespace == "default" else ["--namespace", common.namespace]

@@ -67,7 +67,7 @@ def test_the_model_does_what_a_command_can_use_it_for(
 def test_a_model_that_fails_is_named_where_a_fact_is_noted_or_a_proposal_accepted(
     epic: Epic, mind: Mind, llm: list[str]
 ) -> None:
-    epic("learn", "me.epic", "chat.json", *llm)
+    epic("import", "me.epic", "chat.json", *llm)
     mind.well = False
     noted = epic("note", "me.epic", "My rent is 900 euros.", *llm)
     assert noted.code == 0 and "did not say what a fact changes" in noted.err
@@ -137,7 +137,7 @@ def test_options_that_cannot_be(epic: Epic, mind: Mind, llm: list[str], command:
         "add",
         "ask",
         "onboard",
-        "learn",
+        "import",
         "proposals",
         "note",
         "fill",

@@ -48,8 +48,8 @@ def test_a_memory_without_preferences_says_what_would_bring_some(epic: Epic, pat
 
 def test_a_chat_is_learnt_from_once_it_is_accepted(epic: Epic, path: str, tmp_path: Path) -> None:
     chat = written(tmp_path / "chat.txt", "User: I'm allergic to peanuts. I love opera.\nAssistant: I hate opera.\n")
-    learnt = epic("learn", path, chat)
-    assert learnt.code == 0 and "2 of" not in learnt.out and "1 of them the user's own" in learnt.out
+    learnt = epic("import", path, chat)
+    assert learnt.code == 0 and "2 proposals wait for you" in learnt.out
     assert preferences(path) == []
     ids = [line.split()[0] for line in epic("proposals", path).out.splitlines() if "add preference" in line]
     assert len(ids) == 2
@@ -57,13 +57,6 @@ def test_a_chat_is_learnt_from_once_it_is_accepted(epic: Epic, path: str, tmp_pa
     assert "rejected" in epic("proposals", path, "reject", "all").out
     assert preferences(path) == ["No nuts for me"]
     assert "0 proposals wait" in epic("proposals", path).out
-    assert "decided before" in epic("learn", path, chat).out
-
-
-def test_auto_and_the_name_of_the_user(epic: Epic, path: str, tmp_path: Path) -> None:
-    chat = written(tmp_path / "chat.json", [{"role": "Anna", "content": "I'm allergic to peanuts.", "name": "Anna"}])
-    assert "accepted  add preference" in epic("learn", path, chat, "--user", "anna", "--auto", "0.9").out
-    assert preferences(path) == ["I'm allergic to peanuts"]
 
 
 def test_answers_from_a_file(epic: Epic, path: str, tmp_path: Path) -> None:
@@ -85,34 +78,11 @@ def test_an_interruption_keeps_what_was_answered(epic: Epic, path: str, monkeypa
     assert preferences(path) == ["I prefer advice that is bold"]
 
 
-def test_questions_of_ones_own(epic: Epic, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions = written(
-        tmp_path / "q.json", [{"id": "a", "category": "Food", "text": "What not?", "sentence": "No {}"}]
-    )
-    typed(monkeypatch, "liver", "y")
-    assert "1 answers are kept" in epic("onboard", path, "--questions", questions).out
-    assert preferences(path) == ["No liver"]
-
-
 def test_what_cannot_be_is_said(epic: Epic, path: str, tmp_path: Path) -> None:
     refused(epic("onboard", path, "--answers", written(tmp_path / "a.json", {"nonsense": "x"})), "nonsense")
     refused(epic("onboard", path, "--answers", written(tmp_path / "b.json", "{")), "b.json")
-    refused(epic("learn", path, str(tmp_path / "missing.json")), "missing.json")
-    refused(epic("learn", path, written(tmp_path / "c.json", "[")), "c.json")
     refused(epic("proposals", path), "no memory at")  # a name that was mistyped makes no file
     assert not Path(path).exists()
     epic("onboard", path, "--answers", written(tmp_path / "none.json", {}))
     refused(epic("proposals", path, "accept", "abc"), "abc")
     refused(epic("proposals", path, "accept"), "all")
-    refused(epic("learn", path, written(tmp_path / "d.json", []), "--auto", "7"), "auto")
-
-
-def test_a_question_is_no_command_to_a_terminal(
-    epic: Epic, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    questions = written(tmp_path / "q.json", [{"id": "a", "category": "\x1b[2J", "text": "\x1b[31mWhat not?"}])
-    prompts: list[str] = []
-    monkeypatch.setattr("builtins.input", lambda prompt: prompts.append(prompt) or "")
-    shown = epic("onboard", path, "--questions", questions)
-    assert shown.code == 0 and "What not?" in prompts[0]
-    assert "\x1b" not in shown.out + "".join(prompts)
