@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from command_line import runner
@@ -71,6 +71,8 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("reserve", ["1 MB", 0])
+@example(steps=[("write", "b.txt", TEXTS[1]), ("sync", "", ""), ("delete", "b.txt", "")])
+@example(steps=[step for n in (3, 2, 3, 2) for step in (("write", "a.md", TEXTS[n]), ("sync", "", ""))])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_any_history_equals_a_fresh_build(
@@ -188,14 +190,6 @@ def test_several_folders_of_one_name(notes: Path, memory: EpicMemory, tmp_path: 
     (other / "a.md").unlink()
     sync(memory, other, empty=True)
     assert {item.id for item in memory.items()} == set(fresh(notes)["items"])
-
-
-def test_a_document_of_one_chunk_gets_several_and_loses_them(notes: Path, memory: EpicMemory) -> None:
-    one, several = "# Rome\nA quiet hotel.\n", "# Oslo\nA hotel with casinos.\n# Rome\nA quiet hotel.\n"
-    for text in (one, several, one, several):
-        write(notes, "a.md", text)
-        sync(memory, notes)
-        assert contents(memory) == fresh(notes)
 
 
 def test_ignored_files_leave(notes: Path, memory: EpicMemory) -> None:
