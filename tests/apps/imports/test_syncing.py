@@ -70,18 +70,17 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.parametrize("reserve", ["1 MB", 0])
+@pytest.mark.parametrize("how", [{"reserve": "1 MB"}, {"reserve": 0}, {"reserve": 0, "not_kept": 0}], ids=str)
 @example(steps=[("write", "b.txt", TEXTS[1]), ("sync", "", ""), ("delete", "b.txt", "")])
 @example(steps=[step for n in (3, 2, 3, 2) for step in (("write", "a.md", TEXTS[n]), ("sync", "", ""))])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_any_history_equals_a_fresh_build(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str]], reserve: Any
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str]], how: dict[str, Any]
 ) -> None:
     folder = tmp_path_factory.mktemp("history") / "notes"
     folder.mkdir()
-    how = Settings(reserve=reserve)
-    memory = EpicMemory([AVOIDS], encoder=HashEncoder(), settings=how)
+    memory = EpicMemory([AVOIDS], encoder=HashEncoder(), settings=Settings(**how))
     for step, name, other in [*steps, ("sync", "", "")]:
         if step == "write":
             write(folder, name, other)
@@ -92,7 +91,7 @@ def test_any_history_equals_a_fresh_build(
         elif (folder / name).exists():
             (folder / other).parent.mkdir(exist_ok=True)
             (folder / name).replace(folder / other)
-    assert contents(memory) == fresh(folder, settings=how)
+    assert contents(memory) == fresh(folder, settings=Settings(**how))
 
 
 def refusing(looks: str, what: str) -> Callable[[Any], Any]:
