@@ -14,12 +14,10 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from epic_memory.errors import InvalidInputError
 
-StdioClient: TypeAlias = Literal[
-    "claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "lm-studio", "gemini", "codex"
+Client: TypeAlias = Literal[
+    "claude-desktop", "claude-code", "cursor", "vscode", "windsurf", "zed", "lm-studio", "gemini", "codex", "open-webui"
 ]
-"""Clients that start the server themselves."""
-Client: TypeAlias = Literal[StdioClient, "open-webui"]
-"""All clients: those, and one that connects to an address."""
+"""Clients that start the server themselves, and the last, which connects to an address."""
 SERVER = "epic-memory"
 """Name of our entry."""
 
@@ -173,22 +171,22 @@ def disconnect(client: Client, *, path: Path | None = None) -> Connected:
         return Connected(client=client, path=path, status="not connected")
     backup = path.with_name(f"{path.name}{_BACKUP}")
     before = _text(backup)
-    earlier = _server_in(before, key)
+    was = {} if before in (None, _ABSENT) else _parsed(backup, before, by_hand)
+    earlier = was.setdefault(key, {}).get(SERVER)
     if before is None or servers[SERVER] == earlier:
         raise InvalidInputError(f"{path}: {SERVER!r} was not written by epic connect. {by_hand}")
     del servers[SERVER]
     if earlier is not None:  # as it was written by hand
         servers[SERVER] = earlier
-    if before == _ABSENT and settings == {key: {}}:
-        path.unlink()
-        backup.unlink()
-    elif before != _ABSENT and _is_same(before, settings, key):
-        _write(path, before, like=path)
-        backup.unlink()
-    else:
+    is_same = settings == was
+    if not is_same:
         _write(path, _dumped(settings, text, path, by_hand), like=path)
-        if before == _ABSENT:
-            backup.unlink()
+    elif before == _ABSENT:
+        path.unlink()
+    else:
+        _write(path, before, like=path)
+    if is_same or before == _ABSENT:
+        backup.unlink()
     return Connected(client=client, path=path, status="disconnected")
 
 
@@ -239,25 +237,6 @@ def _parsed(path: Path, text: str | None, by_hand: str) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise InvalidInputError(f"{path} holds no object. Nothing was changed. {by_hand}")
     return settings
-
-
-def _is_same(before: str, settings: Mapping[str, Any], key: str) -> bool:
-    """Tell whether settings are those of before, apart from an empty object for servers."""
-    try:
-        known = json.loads(before.removeprefix("\ufeff").strip() or "{}")
-    except ValueError:
-        return False
-    return bool({key: {}, **known} == {key: {}, **settings})
-
-
-def _server_in(before: str | None, key: str) -> Any:
-    """Return the entry of our name in settings as they were, or None."""
-    try:
-        settings = json.loads((before or "").removeprefix("\ufeff").strip() or "{}")
-    except (ValueError, RecursionError):
-        return None
-    servers = settings.get(key) if isinstance(settings, dict) else None
-    return servers.get(SERVER) if isinstance(servers, dict) else None
 
 
 def _dumped(settings: Mapping[str, Any], before: str | None, path: Path, by_hand: str) -> str:

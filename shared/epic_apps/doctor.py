@@ -18,8 +18,6 @@ from epic_memory import EpicMemory, Settings, __version__
 from epic_memory.errors import EncoderError, EpicError, InvalidInputError
 
 _LITTLE_SPACE = 100_000_000
-# Options of `epic mcp` that no value follows.
-_SWITCHES = frozenset({"--read-only", "--allow-writes", "--any-user", "--json", "--verbose", "-v"})
 _EXTRAS = {
     "files": ("lxml", "pypdf", "docx", "yaml"),
     "imports": ("icalendar", "ijson", "pathspec"),
@@ -156,18 +154,7 @@ def _client(client: str, entry: Any) -> Check:
         return Check(about=client, state="problem", found="its entry is not as it should be", do=again)
     if not os.access(command, os.X_OK):
         return Check(about=client, state="problem", found=f"{command} is not there any more", do=again)
-    memory = _memory_in(list(map(str, arguments)))
-    if not Path(memory).is_file() or not Path(memory).is_absolute():
-        return Check(about=client, state="problem", found=f"its memory {memory!r} is not there", do=again)
+    memory = next((each for each in map(Path, map(str, arguments)) if each.is_absolute() and each.is_file()), None)
+    if memory is None:
+        return Check(about=client, state="problem", found=f"no memory is there in {' '.join(arguments)}", do=again)
     return Check(about=client, state="ok", found=f"starts {command} with {memory}")
-
-
-def _memory_in(arguments: list[str]) -> str:
-    """Return the memory that follows `mcp`, before, between or behind options; empty for none."""
-    rest = iter(arguments[arguments.index("mcp") + 1 :] if "mcp" in arguments else ())
-    for each in rest:
-        if not each.startswith("-"):
-            return each
-        if each not in _SWITCHES and "=" not in each:
-            next(rest, "")  # its value
-    return ""

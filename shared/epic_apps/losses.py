@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
+from epic_apps.cli.reasons import turned_away_now
 from epic_apps.cli.sources import Sources
 from epic_apps.origins import with_origin
 from epic_apps.syncing import files_without_room
@@ -17,7 +18,6 @@ from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.text.stems import content_stems
 from epic_memory.types import Item, checked_text
 from epic_memory.types.proposals import plain
-from epic_memory.types.reports import BuildReport
 
 _Thing = TypeVar("_Thing")
 Stage: TypeAlias = Literal[
@@ -37,6 +37,9 @@ Stage: TypeAlias = Literal[
 ]
 """Where a text is, or was lost. "not known": never said, or forgotten or over, which leaves no trace."""
 
+_STAGES: dict[str, Stage] = {
+    "coarse filter": "coarse filter", "verification": "verification", "budget": "budget", "expired": "expired",
+}  # fmt: skip
 _MOST = 5
 # Two texts that are so near say the same, if in other words.
 _SAME, _SAME_SENTENCE = 0.6, 0.85
@@ -84,10 +87,11 @@ def why_not(memory: EpicMemory, text: str) -> WhyNot:
     for look in (*looks, asked.preferred):
         if (found := look()) is not None:
             return found
+    now = turned_away_now(memory, Item(text=text.strip()))
     return WhyNot(
         stage="not known",
         reason="nothing like it was ever said; or it was forgotten, is over, or was rejected in other words,"
-        " which leaves no trace",
+        f" which leaves no trace. If it came now, it would {'be kept' if now is None else f'not be kept: {now.why}'}",
         do="Say it again: epic note FILE TEXT for a fact, epic add FILE TEXT for anything else.",
     )
 
@@ -153,8 +157,7 @@ class _Asked:
         record = self._nearest(self._memory.file.not_kept(), lambda each: each.text)
         if record is None or self._memory.get([record.item_id]):
             return None
-        stages: dict[str, Stage] = {"coarse filter": "coarse filter", "budget": "budget", "expired": "expired"}
-        return WhyNot(stage=stages.get(record.stage, "verification"), reason=record.why, text=record.text)
+        return WhyNot(stage=_STAGES[record.stage], reason=record.why, text=record.text)
 
     def alike(self) -> WhyNot | None:
         """Look at what a search finds, in whatever words it was said."""
@@ -202,14 +205,10 @@ class _Asked:
         item = Item(text=self._text)
         if not self._memory.file.has_seen([item])[0]:
             return None
-        if not self._memory.preferences:
-            return WhyNot(stage="coarse filter", reason="it was seen, and there is no preference to keep it for")
-        report = BuildReport()
-        (judged,) = self._memory.judge([item], report=report)
-        if judged.kept:
+        record = turned_away_now(self._memory, item)
+        if record is None:
             return WhyNot(stage="budget", reason="it was seen, and would be kept now; it had no room", text=self._text)
-        stage: Stage = "verification" if report.passed else "coarse filter"
-        return WhyNot(stage=stage, reason=f"it was seen and not kept: {judged.verdict.rationale}", text=self._text)
+        return WhyNot(stage=_STAGES[record.stage], reason=f"it was seen and not kept: {record.why}", text=self._text)
 
     def _is_like(self, text: str) -> bool:
         return plain(self._text) == plain(text) or bool(self._stems and self._stems <= set(content_stems(text)))

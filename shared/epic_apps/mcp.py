@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ import anyio
 import anyio.to_thread
 from pydantic import Field
 
+from epic_apps.cli.printing import visible
 from epic_apps.mcp_memory import Memories
 from epic_apps.mcp_sdk import Caller, RefusedError, ResourceError, Server, ToolError
 from epic_learn.credentials import holds_credential
@@ -24,7 +24,6 @@ from epic_memory.errors import EpicError
 from epic_memory.types.proposals import plain
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Characters of a text that an assistant is given; what is longer says so.
 _LONGEST = 8_000
 _LONGEST_METADATA = 2_000
@@ -35,9 +34,8 @@ Note = Annotated[
     Field(min_length=1, max_length=_LONGEST_NOTE, description="The text; a long one is cut into pieces."),
 ]
 Title = Annotated[Text, Field(description="What the text is called.")]
-PreferenceName = Annotated[Words, Field(description="Id or exact text, from list_preferences.")]
 ProposalName = Annotated[Words, Field(description="Id, from list_proposals.")]
-Id = Annotated[Words, Field(description="From search_memory, list_facts or save_note.")]
+Id = Annotated[Words, Field(description="From search_memory, list_preferences, list_facts or save_note.")]
 UserId = Annotated[Text, Field(description="Whose memory; empty for the user that the server was started for.")]
 
 _Tool: TypeAlias = Callable[..., Awaitable[Any]]
@@ -79,14 +77,13 @@ _PROMPTS = (
 def memory_server(memory: Memories) -> Server:
     """Make the MCP server of a memory: its tools, by what an assistant may do, and its resources."""
     server = Server("epic-memory", title="EPIC memory", instructions=_INSTRUCTIONS + _MAY[memory.access])
-    server.on_call = memory.on_call
     tools = _Tools(memory)
     reading: list[_Tool] = [tools.search_memory, tools.get_context]
     reading += [tools.list_preferences, tools.list_facts, tools.list_proposals]
     for tool in reading:
         server.add(tool, reads=True)
-    changing: list[_Tool] = [tools.remember, tools.add_preference, tools.replace_preference, tools.accept_proposal]
-    removing: list[_Tool] = [tools.remove_preference, tools.forget, tools.reject_proposal]
+    changing: list[_Tool] = [tools.remember, tools.accept_proposal]
+    removing: list[_Tool] = [tools.forget, tools.reject_proposal]
     if memory.access == "write":
         changing.append(tools.save_note)
     if memory.access != "read":
@@ -180,21 +177,6 @@ class _Tools:
         why = "for the user's preferences" if report.kept else "by its words, as it has to do with no preference"
         return {"status": "saved", "id": item.id, "note": f"It is found from now on, {why}."}
 
-    async def add_preference(self, text: Statement, user_id: UserId = "") -> dict[str, Any]:
-        """Add a preference of the user."""
-        return await self._change("remember", user_id, text=text, kind="preference")
-
-    async def replace_preference(
-        self, preference: PreferenceName, text: Statement, user_id: UserId = ""
-    ) -> dict[str, Any]:
-        """Put a preference in place of another."""
-        held = await self._preference(preference, user_id)
-        return await self._change("remember", user_id, text=text, kind="preference", replaces=held)
-
-    async def remove_preference(self, preference: PreferenceName, user_id: UserId = "") -> dict[str, Any]:
-        """Remove a preference, because the user does not hold it any more."""
-        return await self._change("forget", user_id, id=await self._preference(preference, user_id))
-
     async def forget(self, id: Id, user_id: UserId = "") -> dict[str, Any]:
         """Forget something by its id, because the user asks for it."""
         return await self._change("forget", user_id, id=id)
@@ -233,14 +215,6 @@ class _Tools:
                 yield memory
         except EpicError as error:
             raise ToolError(_shown(str(error))) from None
-
-    async def _preference(self, named: str, user_id: str) -> str:
-        """Return the id of a preference by its id or text."""
-        async with self._used(user_id) as memory:
-            for held in memory.preferences:
-                if named in (held.id, held.text):
-                    return held.id
-        raise ToolError("There is no such preference. Take an id from list_preferences.")
 
     async def _change(self, name: str, user_id: str, **arguments: str) -> dict[str, Any]:
         """Let the tools that every integration shares change the memory, or propose the change."""
@@ -329,7 +303,7 @@ def _result(hit: Hit) -> dict[str, Any]:
 
 def _shown(text: str, longest: int = _LONGEST) -> str:
     """Return a text without control characters, which a terminal obeys, and not longer than `longest` characters."""
-    shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text[:longest])
+    shown = visible(text[:longest])
     return shown if len(text) <= longest else f"{shown} [... {len(text) - longest} more characters]"
 
 

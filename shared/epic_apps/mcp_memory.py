@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,21 +14,14 @@ import anyio
 import anyio.to_thread
 from typing_extensions import Self, override
 
-from epic_apps.client_model import ClientLM
-from epic_apps.mcp_sdk import Caller
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
-from epic_memory.lm.base import SECONDS
-from epic_memory.lm.http import check_model
 from epic_memory.text.chunking import WordChunker
 
 Access: TypeAlias = Literal["read", "propose", "write"]
 """Rights of an assistant: only read; propose changes, which the user accepts elsewhere; or change the memory itself.
 """
-
-CLIENT = "client"
-"""Name of the model that is the client's own."""
 
 
 class Memories(ABC):
@@ -42,9 +35,6 @@ class Memories(ABC):
     Raises:
         InvalidInputError: for an unknown access.
     """
-
-    on_call: Callable[[Caller], Awaitable[None]] | None = None
-    """Is told of the client before each call of a tool."""
 
     def __init__(self, own: str, *, access: Access, any_user: bool) -> None:
         if access not in get_args(Access):
@@ -74,13 +64,10 @@ class UserMemory(Memories):
         path: The memory's file, which has to exist.
         access: What an assistant may do.
         any_user: Whether a call may name another user of the file by `user_id`.
-        encoder, settings: As for `EpicMemory.open`; the namespace is the user that the server is started for.
-        llm: Likewise; "client" is the own model of the first client that offers it (sampling): until then, and if none
-            does, no model is asked.
-        timeout: Seconds for an answer of that model, which its user may have to allow.
+        encoder, llm, settings: As for `EpicMemory.open`; the namespace is the user that the server is started for.
 
     Raises:
-        InvalidInputError: for an unknown access, a timeout that is none, or a model whose answers could not be kept.
+        InvalidInputError: for an unknown access, or a model whose answers could not be kept.
         StoreError: if there is no such file, or it is no memory.
     """
 
@@ -92,7 +79,6 @@ class UserMemory(Memories):
         any_user: bool = False,
         encoder: Encoder | str | None = None,
         llm: Any = None,
-        timeout: float = SECONDS,
         settings: Settings = Settings(),
     ) -> None:
         super().__init__(settings.namespace, access=access, any_user=any_user)
@@ -103,38 +89,13 @@ class UserMemory(Memories):
         self._place = Path(path).absolute()
         chunker = WordChunker() if settings.chunker is None else settings.chunker
         self._settings = replace(settings, must_exist=True, read_only=access == "read", chunker=chunker)
-        self._encoder = encoder
-        if llm == CLIENT:
-            self.on_call, llm = self._meet, None
-        check_model(type(self).__name__, CLIENT, None, timeout)
-        self._timeout = timeout
-        self._llm = llm
-        self._meeting = anyio.Lock()
-        self._model: ClientLM | None = None
+        self._encoder, self._llm = encoder, llm
         self._own = self._open(self._user)
-        self._all = [self._own]
         self._encoder = self._own.encoder
 
     def _open(self, namespace: str) -> EpicMemory:
         settings = replace(self._settings, namespace=namespace)
-        if self._llm is None:
-            settings = replace(settings, model_budget=None, on_demand=None)
         return EpicMemory.open(self._place, encoder=self._encoder, llm=self._llm, settings=settings)
-
-    async def _meet(self, caller: Caller) -> None:
-        """Have the model of a client asked from now on, if it is the first that offers it."""
-        if not caller.offers_its_model:
-            return
-        async with self._meeting:
-            if self._model is None:
-                model = ClientLM(caller, self._timeout)
-                self._llm = model
-                own = partial(self._open, self._user)
-                # The other one is closed in the end: a call may be using it.
-                self._own = await anyio.to_thread.run_sync(own)
-                self._all.append(self._own)
-                self._model = model
-            self._model.latest = caller
 
     @override
     @asynccontextmanager
@@ -154,8 +115,7 @@ class UserMemory(Memories):
 
     def close(self) -> None:
         """Close the file."""
-        for memory in self._all:
-            memory.close()
+        self._own.close()
 
     def __enter__(self) -> Self:
         return self

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,9 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.message import ServerMessageMetadata
 from mcp.types import (
     ClientCapabilities,
-    CreateMessageRequest,
-    CreateMessageResult,
     ElicitationCapability,
     ElicitRequest,
     ElicitResult,
-    SamplingCapability,
     ServerRequest,
     ToolAnnotations,
 )
@@ -43,51 +40,22 @@ _request_of: Any = ServerRequest  # a class in version 1
 
 
 class Caller:
-    """A client that has called a tool, and may be asked for an answer of its own model (sampling).
-
-    Attributes:
-        client: The client's name, as it gives it.
-    """
+    """A client that has called a tool, and whose user may be asked a question (elicitation)."""
 
     _calling: ContextVar[Caller | None] = ContextVar("epic_apps_caller", default=None)
 
     def __init__(self, context: Any) -> None:
         self._session = context.session
         self._request: str | None = context.request_id
-        params: Any = self._session.client_params
-        self.client = "unknown" if params is None else (params.clientInfo if _IS_FIRST else params.client_info).name
 
     @classmethod
     def current(cls) -> Caller | None:
-        """Return the client whose call is being served here, or that began the work which goes on here."""
+        """Return the client whose call is being served here."""
         return cls._calling.get()
 
     @property
-    def offers_its_model(self) -> bool:
-        """True if the client takes such requests over this connection."""
-        offered: bool = self._session.check_client_capability(ClientCapabilities(sampling=SamplingCapability()))
-        return offered and getattr(self._session, "can_send_request", True)
-
-    async def sample(self, turns: Sequence[tuple[str, str]], *, system: str, max_tokens: int) -> CreateMessageResult:
-        """Return what the client's model answers to turns, each with the role "user" or "assistant".
-
-        Raises:
-            RefusedError: if the client refuses, or cannot be asked over this connection.
-        """
-        messages = [{"role": role, "content": {"type": "text", "text": text}} for role, text in turns]
-        params = {"messages": messages, "maxTokens": max_tokens, **({"systemPrompt": system} if system else {})}
-        asked: Any = CreateMessageRequest.model_validate({"method": "sampling/createMessage", "params": params})
-        # By `send_request`, as version 2 warns of `create_message`: later versions of the protocol do without sampling.
-        answer: CreateMessageResult = await self._session.send_request(
-            _request_of(asked) if _IS_FIRST else asked,
-            CreateMessageResult,
-            metadata=ServerMessageMetadata(related_request_id=self._request),
-        )
-        return answer
-
-    @property
     def asks_its_user(self) -> bool:
-        """True if the client puts questions to its user over this connection (elicitation)."""
+        """True if the client puts questions to its user over this connection."""
         offered: bool = self._session.check_client_capability(ClientCapabilities(elicitation=ElicitationCapability()))
         return offered and getattr(self._session, "can_send_request", True)
 
@@ -106,14 +74,14 @@ class Caller:
         )
         return answer.action
 
-    async def serve(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Return what a tool returns, during which `current` is this client."""
+    @contextmanager
+    def served(self) -> Iterator[None]:
+        """Have `current` be this client inside a `with`."""
         token = self._calling.set(self)
         try:
-            return await work()
+            yield
         finally:
             self._calling.reset(token)
-            self._request = None  # what goes on in the background is asked apart from the call
 
 
 class Server(MCPServer[Any]):
@@ -127,9 +95,6 @@ class Server(MCPServer[Any]):
             below: Any = self
             below._mcp_server.version = __version__
 
-    on_call: Callable[[Caller], Awaitable[None]] | None = None
-    """Is told of the client before each call of a tool."""
-
     def add(self, tool: Callable[..., Any], *, reads: bool = False, destroys: bool = False) -> None:
         """Add a tool with what a client may tell its user about it."""
         hints = {"readOnlyHint": True} if reads else {"destructiveHint": destroys}
@@ -141,14 +106,10 @@ class Server(MCPServer[Any]):
         Raises:
             ToolError: with what is wrong, for a model to read.
         """
+        caller = self._caller(context)
         try:
-            call = partial(super().call_tool, name, arguments, *context, **more)
-            caller = self._caller(context)
-            if caller is None:
-                return await call()
-            if self.on_call is not None:
-                await self.on_call(caller)
-            return await caller.serve(call)
+            with nullcontext() if caller is None else caller.served():
+                return await super().call_tool(name, arguments, *context, **more)
         except ToolError as error:
             # The SDK wraps what a tool raises, and what pydantic says of its arguments.
             if isinstance(error.__cause__, ValidationError):

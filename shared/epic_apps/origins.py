@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -22,8 +21,6 @@ NEVER = "texts with metadata about a topic that is never kept"
 _PLACES = frozenset({"source", ORIGIN})
 _OWN = frozenset({".txt", ".md", ".markdown", ".enex", ".vcf", ".ics"})
 _MAILS = frozenset({".eml", ".mbox"})
-# An answer that quotes what it answers.
-_QUOTED = re.compile(r"(?:^|\s)>\s")
 
 
 def origin_of(item: Item, user: Collection[str] = ()) -> Origin:
@@ -45,7 +42,7 @@ def origin_of(item: Item, user: Collection[str] = ()) -> Origin:
         senders = {address.casefold() for _, address in getaddresses([str(metadata.get("from", ""))])}
         # The name of a sender is whatever the sender likes: only the address tells.
         mine = {each.strip().casefold() for each in user if "@" in each}
-        return "user" if senders and senders <= mine and not _QUOTED.search(item.text) else "other"
+        return "user" if senders and senders <= mine else "other"
     return "user" if suffix in _OWN else "page"
 
 

@@ -68,6 +68,7 @@ def test_settings_before_with_our_entry_and_undone(client: Any, home: Path, memo
     assert settings == json.loads(before(client)), "nothing else changed"
     assert '\n    "theme": "dunkel \u2014 ja"' in text
     assert Path(entry["command"]).is_absolute() and entry["args"][-3:] == ["mcp", str(memory), "--read-only"]
+    assert (entry.get("type") == "stdio") is (client in ("vscode", "claude-code"))
     assert os.name == "nt" or path.stat().st_mode & 0o777 == 0o640
     assert "connected already" in epic("connect", client, str(memory), "--read-only").out
 
@@ -126,10 +127,18 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert "epic-memory" in (tmp_path / "dotfiles.json").read_text(encoding="utf-8")
 
 
-def test_what_a_program_cannot_change_is_shown(home: Path, memory: Path, epic: Epic) -> None:
+def test_what_a_program_cannot_change_is_shown(
+    home: Path, memory: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(memory.parent)
     refused(epic("connect", "open-webui", str(memory)), "http://127.0.0.1:8765/mcp", str(memory))
     refused(epic("connect", "codex", str(memory)), "[mcp_servers.epic-memory]")
-    assert json.loads(epic("connect", "zed", str(memory), "--print").out)["context_servers"]["epic-memory"]
+    table, *lines = epic("connect", "codex", memory.name, "--namespace", "ines", "--print").out.splitlines()
+    server = {name: json.loads(value) for name, value in (line.split(" = ") for line in lines)}
+    assert table == "[mcp_servers.epic-memory]" and Path(server["command"]).is_absolute()
+    assert server["args"][-4:] == ["mcp", str(memory), "--namespace", "ines"]
+    printed = epic("connect", "zed", str(memory), "--print")
+    assert json.loads(printed.out)["context_servers"]["epic-memory"] and "This belongs into " in printed.err
     refused(epic("connect", "zed", "none.epic"), "none.epic")
     assert not list(home.iterdir())
 
@@ -218,6 +227,8 @@ def test_the_doctor_finds_the_memory_behind_options(home: Path, memory: Path, op
 
 
 def test_the_doctor_says_what_is_installed_because_of_us(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = sizes()
+    monkeypatch.setattr("epic_apps.sizes.sizes", lambda: measured)
     found = {one["part"]: one for one in json.loads(epic("doctor", "--sizes", "--json").out)}
     encoder = files("epic_memory") / "data" / "static_encoder"
     weight = sum(Path(str(each)).stat().st_size for each in encoder.iterdir())

@@ -193,44 +193,6 @@ def test_preferences_are_changed(open_page: Callable[..., Page], memory: EpicMem
     assert "casinos" not in " ".join(each.text for each in memory.preferences)
 
 
-def test_items_and_facts_are_forgotten_and_edits_undone(open_page: Callable[..., Page], memory: EpicMemory) -> None:
-    page = open_page()
-    before = len(memory)
-    view(page, "Held")
-    article = page.get_by_role("article").first
-    article.get_by_text("Forget…").click()
-    article.get_by_role("button", name="Forget for good").click()
-    done(page, "Forgotten")
-    assert len(memory) == before - 1
-
-    view(page, "Facts")
-    page.get_by_role("button", name="Undo").first.click()
-    done(page, "Undone")
-    assert "I work night shifts." in [each.text for each in memory.facts]
-    page.get_by_label("Add a fact").fill("I have a dog.")
-    page.get_by_role("button", name="Add").click()
-    done(page, "Remembered")
-    article = page.get_by_role("article").filter(has_text="I have a dog.")
-    article.get_by_text("Forget…").click()
-    article.get_by_role("button", name="Forget for good").click()
-    done(page, "Forgotten")
-    assert "I have a dog." not in [each.text for each in memory.facts]
-
-
-def test_proposals_are_decided(open_page: Callable[..., Page], memory: EpicMemory) -> None:
-    page = open_page()
-    view(page, "Proposals")
-    article = page.get_by_role("article").filter(has_text="night trains")
-    article.get_by_text("In other words…").click()
-    article.get_by_label("Your wording").fill("I prefer trains to planes.")
-    article.get_by_role("button", name="Accept").click()
-    done(page, "Accepted")
-    page.get_by_role("button", name="Reject").click()
-    done(page, "Rejected")
-    assert "I prefer trains to planes." in [each.text for each in memory.preferences]
-    assert memory.proposals == []
-
-
 def test_every_view_and_every_form_is_reached_by_the_tab_key(open_page: Callable[..., Page], address: str) -> None:
     page = open_page()
     for path in PATHS:

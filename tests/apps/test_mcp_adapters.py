@@ -35,9 +35,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("remember", {"text": "I live in Porto."}, "remembered"),
     ("save_note", {"text": "Bake the bread at 200 degrees.", "title": "Bread"}, "saved"),
     ("get_context", {"query": "How hot is the oven for bread?"}, "Written by: an assistant, not by the user"),
-    ("add_preference", {"text": "I prefer trains to planes."}, "remembered"),
-    ("replace_preference", {"preference": "I prefer trains to planes.", "text": "I prefer buses."}, "in place of"),
-    ("remove_preference", {"preference": "I prefer buses."}, "forgotten"),
+    ("remember", {"text": "I prefer buses.", "kind": "preference", "replaces": AVOIDS}, "in place of"),
     ("accept_proposal", {"proposal": DOG.id}, "accepted"),
     ("reject_proposal", {"proposal": CAT.id}, "rejected"),
     ("forget", {"id": "palms"}, "forgotten"),
@@ -49,7 +47,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("list_facts", {"user_id": "eve"}, "This server works for one user."),
     ("remember", {"text": "My password is hunter2."}, "is not remembered from a chat"),
     ("save_note", {"text": "PIN: 4711"}, "Save it without."),
-    ("remove_preference", {"preference": "none"}, "There is no such preference. Take an id from list_preferences."),
     ("forget", {"id": "none"}, "Nothing with the id 'none' is held."),
     ("accept_proposal", {"proposal": "none"}, "No open proposal has the id 'none'."),
 ]

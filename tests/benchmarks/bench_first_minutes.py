@@ -63,7 +63,8 @@ def main() -> None:
             ("pip install epic-memory", [binaries / "python", "-m", "pip", "install", "--quiet", str(ROOT)]),
             ("epic onboard me.epic --answers answers.json", [epic, "onboard", "me.epic", "--answers", "answers.json"]),
             ("epic build --out me.epic chat.jsonl", [epic, "build", "--out", "me.epic", "--quiet", "chat.jsonl"]),
-            ("epic learn me.epic chat.jsonl", [epic, "learn", "me.epic", "chat.jsonl"]),
+            ("epic import me.epic chat.jsonl", [epic, "import", "me.epic", "chat.jsonl"]),
+            ("epic proposals me.epic", [epic, "proposals", "me.epic"]),
         ]
         total = 0.0
         for step, command in steps:

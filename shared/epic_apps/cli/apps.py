@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, get_args
 
 from typer import Argument, Option, Typer
 
 from epic_apps.cli.options import Common, InFile, Model, command
 from epic_apps.cli.printing import visible
-from epic_apps.connect import CLIENTS, Client, Connected, StdioClient, disconnect, shown_entry
+from epic_apps.connect import CLIENTS, Client, Connected, disconnect, shown_entry
 from epic_apps.connect import connect as connect_client
 from epic_memory.errors import InvalidInputError, MissingExtraError
-
-if TYPE_CHECKING:
-    from epic_memory import Settings
 
 _TOKEN = "EPIC_MCP_TOKEN"
 
@@ -67,48 +63,24 @@ def mcp(
             help=f"streamable HTTP on 127.0.0.1 instead of stdio; its token is {_TOKEN}, or a new one that is shown",
         ),
     ] = None,
-    print_config: Annotated[
-        StdioClient | None,
-        Option(metavar="CLIENT", help=f"print what a client reads to start this: {', '.join(get_args(StdioClient))}"),
-    ] = None,
 ) -> None:
-    """Let assistants that speak MCP use a memory. With --llm client, the assistant's own model is asked, too."""
+    """Let assistants that speak MCP use a memory."""
     if read_only and allow_writes:
         raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
-    if http is not None and print_config is not None:
-        raise InvalidInputError("--print-config is for a server over stdio: it is not allowed with --http.")
     if read_only and model.llm is not None:
         raise InvalidInputError("--llm is not allowed with --read-only: nothing that a model says could be kept.")
     try:
         from epic_apps.local import HOST
         from epic_apps.mcp import memory_server
-        from epic_apps.mcp_memory import CLIENT, Access, UserMemory
+        from epic_apps.mcp_memory import Access, UserMemory
         from epic_apps.mcp_serving import PATH, run_http, run_stdio
     except ImportError as error:
         raise MissingExtraError(error.name or "mcp", "mcp") from None
 
-    from epic_apps.keys import key_for
-    from epic_memory import Settings
-    from epic_memory.lm.base import SECONDS
-
     access: Access = "read" if read_only else "write" if allow_writes else "propose"
-    llm, settings = _asked(model, CLIENT, Settings(namespace=file.namespace, key=key_for(file.memory)))
-    with UserMemory(
-        file.memory,
-        access=access,
-        any_user=any_user,
-        encoder=file.encoder,
-        llm=llm,
-        timeout=SECONDS if model.timeout is None else model.timeout,
-        settings=settings,
-    ) as memory:
-        if print_config is not None:
-            flags = {"--read-only": read_only, "--allow-writes": allow_writes, "--any-user": any_user}
-            config = shown_entry(print_config, [*_arguments(file, file.memory, flags), *model.arguments()])
-            # Not by `show`, which breaks long lines on a terminal.
-            sys.stdout.write(f"{config}\n")
-            sys.stderr.write(f"This belongs into {CLIENTS[print_config].where}.\n")
-            return
+    llm, settings = model.asked(file.settings(file.memory))
+    opened = UserMemory(file.memory, access=access, any_user=any_user, encoder=file.encoder, llm=llm, settings=settings)
+    with opened as memory:
         server = memory_server(memory)
         if http is None:
             run_stdio(server)
@@ -120,24 +92,9 @@ def mcp(
         run_http(server, port=http, token=token)
 
 
-def _asked(model: Model, client: str, settings: Settings) -> tuple[Any, Settings]:
-    """Return which model is asked, and the settings with how much; the client's own cannot be asked yet."""
-    if model.llm != client:
-        return model.asked(settings)
-    if model.llm_url or model.concurrency:
-        raise InvalidInputError("--llm client is asked through the client: it has no server.")
-    return client, model.how_much(settings)
-
-
-def _arguments(common: Common, memory: str, flags: Mapping[str, bool]) -> list[str]:
-    """Return what follows `epic` where a client starts the server."""
-    whose = [] if common.namespace == "default" else ["--namespace", common.namespace]
-    made_with = [] if common.encoder is None else ["--encoder", common.encoder]
-    return ["mcp", str(Path(memory).absolute()), *(name for name, asked in flags.items() if asked), *whose, *made_with]
-
-
 def connect(
     common: Common,
+    model: Model,
     client: Annotated[Client, Argument(metavar="CLIENT", help=", ".join(get_args(Client)))],
     memory: Annotated[str | None, Argument(metavar="FILE", help="the memory's file")] = None,
     read_only: Annotated[bool, Option("--read-only", help="the assistant may only read")] = False,
@@ -156,10 +113,16 @@ def connect(
         raise InvalidInputError(f"Say which memory: epic connect {client} FILE. There is no file {memory or 'given'}.")
     if read_only and allow_writes:
         raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
-    arguments = _arguments(common, memory, {"--read-only": read_only, "--allow-writes": allow_writes})
     with InFile(memory=memory, encoder=common.encoder, namespace=common.namespace).open(read_only=True):
         pass  # raises an error for what is no memory
+    model.asked(common.settings(memory))  # likewise for a model that does not answer
+    arguments = ["mcp", str(Path(memory).absolute())]
+    arguments += ["--read-only"] * read_only + ["--allow-writes"] * allow_writes
+    arguments += [] if common.namespace == "default" else ["--namespace", common.namespace]
+    arguments += [] if common.encoder is None else ["--encoder", common.encoder]
+    arguments += model.arguments()
     if print_:
+        # Not by `show`, which breaks long lines on a terminal.
         sys.stdout.write(f"{shown_entry(client, arguments)}\n")
         sys.stderr.write(f"This belongs into {CLIENTS[client].where}.\n")
         return

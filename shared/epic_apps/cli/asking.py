@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -38,11 +38,6 @@ def ask(
         str | None, Argument(metavar="QUESTION", help="without one, questions are read until an empty line")
     ] = None,
     k: Annotated[int, Option("-k", help="how many items")] = 5,
-    steering: Annotated[
-        Literal["signed", "paper", "off"] | None, Option(help="how preferences steer the question")
-    ] = None,
-    stances: Annotated[Literal["prefer", "only_supports", "any"], Option(help="stance policy")] = "prefer",
-    keys: Annotated[Literal["both", "instruction"], Option(help="what items are found by")] = "both",
     tag: Annotated[
         list[str], Option(metavar="NAME=VALUE", help="only items with this tag or metadata; repeatable")
     ] = [],  # noqa: B006 - typer copies it
@@ -59,14 +54,8 @@ def ask(
     with file.open(model) as memory:
 
         def answer(question: str) -> None:
-            hits = memory.search(
-                question,
-                k,
-                filter=_tag_filter(tag),
-                options=SearchOptions(
-                    steering=steering, stance_policy=stances, keys=keys, min_score=None if all_ else "auto"
-                ),
-            )
+            options = SearchOptions(min_score=None if all_ else "auto")
+            hits = memory.search(question, k, filter=_tag_filter(tag), options=options)
             if context:
                 file.show({"context": format_context(hits)}, format_context(hits))
             else:
@@ -127,7 +116,7 @@ def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[Render
         for stated in those_that_matter(hits.matters):
             yield plain(f"But you said: {stated}")
     if not memory.preferences:
-        some = f"epic onboard {memory.file.path}, or epic learn {memory.file.path} CHAT"
+        some = f"epic onboard {memory.file.path}, or epic import {memory.file.path} CHAT"
         yield plain(f"It has no preferences to rank by: {some}\n")
     for number, hit in enumerate(hits, start=1):
         yield Text.assemble(f"{number}. ", plain(hit.item.id, "bold cyan"), f"  {hit.score:.3f}" if verbose else "")

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option, Typer
 
 from epic_apps.cli.options import InFile, Model, command
-from epic_apps.cli.printing import show, warn
+from epic_apps.cli.printing import first, show, warn
 from epic_memory.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from epic_apps.syncing import SyncReport
-
-_MOST_SHOWN = 20
 
 
 def add_commands(app: Typer) -> None:
@@ -44,7 +42,7 @@ def import_(
     from epic_memory import EpicMemory
 
     failed, looks = 0, dry_run and not Path(file.memory).exists()
-    with EpicMemory() if looks else file.open_or_make(model) as memory:
+    with EpicMemory() if looks else file.open(model, must_exist=False) as memory:
         reports = {}
         for source in sources:
             report = import_from(memory, source, user=user, dry_run=dry_run, progress=not quiet and sys.stderr.isatty())
@@ -86,10 +84,8 @@ def sync(
     from epic_apps import syncing
     from epic_apps.keys import key_for
     from epic_learn.merging import merge
-    from epic_memory import EpicMemory, Settings
 
-    lm, settings = model.asked(Settings(namespace=file.namespace, reserve=reserve, key=key_for(file.memory)))
-    with EpicMemory.open(file.memory, encoder=file.encoder, llm=lm, settings=settings) as memory:
+    with file.open(model, must_exist=False, reserve=reserve) as memory:
         chosen = [Path(each) for each in folders] or syncing.synced_folders(memory)
         if with_ is not None:
             merged = merge(memory, with_, key=key_for(with_))
@@ -166,15 +162,11 @@ def _changes(folder: str, report: SyncReport) -> list[str]:
     """Return what a sync changed, the first files of each kind by name."""
     lines = [f"{folder}: {report}"]
     for sign, names in (("+", report.added), ("~", report.changed), ("-", report.deleted)):
-        lines += [f"  {sign} {name}" for name in names[:_MOST_SHOWN]]
-        lines += [f"  {sign} {len(names) - _MOST_SHOWN} more"] if len(names) > _MOST_SHOWN else []
+        lines += [f"  {sign} {each}" for each in first(names)]
     lines += [f"  proposed  {each}" for each in report.proposed]
-    return lines + [f"  {old} -> {new}" for old, new in report.renamed[:_MOST_SHOWN]]
+    return lines + [f"  {each}" for each in first([f"{old} -> {new}" for old, new in report.renamed])]
 
 
 def _warn_of(*lists: Sequence[str]) -> None:
-    for told in lists:
-        for each in told[:_MOST_SHOWN]:
-            warn(each, "skipped")
-        if len(told) > _MOST_SHOWN:
-            warn(f"{len(told) - _MOST_SHOWN} more", "skipped")
+    for each in (each for told in lists for each in first(told)):
+        warn(each, "skipped")

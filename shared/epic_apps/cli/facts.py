@@ -8,7 +8,6 @@ from typer import Argument, Option, Typer
 
 from epic_apps.cli.options import InFile, Model, command
 from epic_apps.cli.printing import table, warn
-from epic_memory.errors import UnknownItemError
 
 if TYPE_CHECKING:
     from epic_memory.types import Item
@@ -52,19 +51,10 @@ def facts(
         bool, Option("--history", help="show the last edits with their numbers, and the ids of the facts")
     ] = False,
     undo: Annotated[int | None, Option(metavar="NUMBER", help="take an edit back")] = None,
-    forget: Annotated[
-        str | None,
-        Option(metavar="ID", help="forget a fact and its history, also one that was replaced or ended"),
-    ] = None,
 ) -> None:
-    """List the facts of the user, forget one, or undo an edit."""
+    """List the facts of the user, or undo an edit; `epic forget` takes their ids."""
     with file.open() as memory:
         undone = None if undo is None else memory.facts.undo(undo)
-        if forget is not None:
-            past = {item for edit in memory.facts.edits() for item in _ids(edit)}
-            if forget not in past | {fact.id for fact in memory.facts}:
-                raise UnknownItemError(f"No fact has the id {forget!r}: epic facts {file.memory}")
-            memory.forget(forget)
         held, edits = list(memory.facts), memory.facts.edits() if history else []
     rows = [(fact.id, fact.text, _beside(fact)) for fact in held]
     file.show(

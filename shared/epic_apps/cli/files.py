@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument, Option, Typer
 
@@ -20,7 +22,7 @@ _PREVIEW = 80
 
 def add_commands(app: Typer) -> None:
     """Add the commands."""
-    looking = (list_, show, explain, stats, namespaces, not_kept, verify)
+    looking = (list_, explain, stats, namespaces, not_kept, verify)
     for function in (*looking, compact, backup, export, forget, lock, unlock, merge):
         command(app)(function)
 
@@ -28,22 +30,7 @@ def add_commands(app: Typer) -> None:
 def stats(file: InFile) -> None:
     """Show counts and sizes."""
     with file.open() as memory:
-        made = memory.stats()
-    counts = [(name, count) for name, count in made.counts.items() if count or name in ("items", "entries")]
-    sizes = [(name, size, f"{size / 1e6:.4f} MB") for name, size in made.bytes.items()]
-    if made.budget is not None:
-        sizes.append(("budget", made.budget, f"{made.budget / 1e6:.4f} MB"))
-    others = [("encoder", made.encoder), ("verifier", made.verifier), ("tau", f"{made.tau:.3f}")]
-    told = (("verified by", made.verified_by), ("model", made.model_use), ("waiting", made.waiting))
-    others += [(name, value) for name, value in told if value]
-    file.show(
-        made,
-        table(("count", "rows>"), counts),
-        "",
-        table(("part", "bytes>", ">"), sizes),
-        "",
-        table(("", ""), others),
-    )
+        file.show(memory.stats())
 
 
 def list_(
@@ -72,35 +59,27 @@ def _preview(text: str) -> Text:
     return cell
 
 
-def show(file: InFile, item_id: ItemId) -> None:
-    """Show an item as it is held."""
+def explain(file: InFile, item_id: ItemId) -> None:
+    """Show an item, and why it was kept or was not; `epic why-not` says it of a text."""
+    from epic_apps.cli.reasons import marked, reason, turned_away_now
     from epic_memory.types.validation import moment
 
     with file.open() as memory, suggesting(memory, item_id):
         explained = memory.explain(item_id)
-    item = explained.item
-    rows = [*item.metadata.items()]
-    if item.expires_at is not None:
-        rows.append(("until", item.expires_at))
-    if explained.entries:
-        rows.append(("added", f"{moment(explained.entries[0].added):%Y-%m-%d %H:%M} UTC"))
-    file.show(item, plain(item.id, "bold cyan"), item.text, *([table(("", ""), rows)] if rows else []))
-
-
-def explain(
-    file: InFile, item_id: Annotated[str, Argument(metavar="ID", help="the item's id, or a text that is not held")]
-) -> None:
-    """Say why an item was kept, or why a text was not."""
-    from epic_apps.cli.reasons import explained_in, marked, reason
-
-    with file.open() as memory:
-        explained = explained_in(memory, item_id)
+        if explained.note.endswith("kept for its text only."):  # it is not on record why
+            now = turned_away_now(memory, explained.item)
+            why = f"by {memory.verifier.name} it would be kept now" if now is None else now.why
+            explained = replace(explained, note=f"{explained.note[:-1]}: {why}.")
     if file.verbose:
         file.show(explained)
         return
-    parts: list[str | Text] = [plain(explained.item.id, "bold cyan"), explained.item.text]
-    for entry in explained.entries:
-        parts += ["", marked(reason(entry, explained.item.text), entry.stance)]
+    item, entries = explained.item, explained.entries
+    rows: list[tuple[str, Any]] = [*item.metadata.items()]
+    rows += [("until", item.expires_at)] if item.expires_at is not None else []
+    rows += [("added", f"{moment(entries[0].added):%Y-%m-%d %H:%M} UTC")] if entries else []
+    parts: list[RenderableType] = [plain(item.id, "bold cyan"), item.text, *([table(("", ""), rows)] if rows else [])]
+    for entry in entries:
+        parts += ["", marked(reason(entry, item.text), entry.stance)]
         if entry.instruction:
             parts.append(f"a model is told: {entry.instruction}")
     parts += [f"\n{explained.note}"] if explained.note else []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option, Typer
@@ -23,21 +21,16 @@ def fill(
     form: Annotated[
         str, Argument(metavar="FORM", help='JSON: {"fields": [{"name": ..., "question": ..., "type": ...}]}')
     ],
-    out: Annotated[str | None, Option(metavar="FILE", help="write the values into this file, as JSON by name")] = None,
 ) -> None:
-    """Fill in a form from what is held, each value with its memory."""
+    """Fill in a form from what is held, each value with its memory; --json prints what a program reads."""
     from epic_learn.forms import Form
     from epic_learn.forms import fill as fill_form
-    from epic_memory.storage.sqlite.files import new_file
 
     asked = Form.of(form)
     with file.open(model) as memory:
         filled = fill_form(memory, asked)
     count = sum(each.state == "filled" for each in filled)
     file.show(filled.fields, *map(str, filled), f"{count} of {len(filled.fields)} fields filled in.")
-    if out:
-        with new_file(Path(out), overwrite=False) as made:
-            Path(made).write_text(json.dumps(filled.values, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 def due(

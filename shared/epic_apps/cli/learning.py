@@ -1,16 +1,16 @@
-"""Commands that learn from what is said: onboard, learn, proposals."""
+"""Commands that learn from what is said: onboard, proposals."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option, Typer
 
 from epic_apps.cli.options import InFile, Model, command
-from epic_apps.cli.printing import show, visible, warn
+from epic_apps.cli.printing import show, warn
 from epic_memory.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 
 def add_commands(app: Typer) -> None:
     """Add the commands."""
-    for function in (onboard, learn, proposals):
+    for function in (onboard, proposals):
         command(app)(function)
-
-
-def _read_json(name: str) -> Any:
-    try:
-        return json.loads(Path(name).read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{name} is no JSON: {error}.") from None
 
 
 def onboard(
@@ -39,15 +32,13 @@ def onboard(
         str | None,
         Option(metavar="FILE", help="answers by the ids of the questions, as JSON; accepted as given"),
     ] = None,
-    questions: Annotated[str | None, Option(metavar="FILE", help="your own questions, as JSON")] = None,
 ) -> None:
     """Answer questions, each of them optional; makes a new memory."""
-    from epic_learn.onboarding import QUESTIONS, Onboarding, Question, read_questions, send
+    from epic_learn.onboarding import Onboarding, Question, send
 
-    asked = QUESTIONS if questions is None else read_questions(_read_json(questions))
-    reply = _Terminal() if answers is None else _Answers(_read_json(answers), asked, shown=not file.json)
-    with file.open_or_make(model) as memory:
-        asking = Onboarding(asked).start(memory)
+    reply = _Terminal() if answers is None else _Answers(answers, shown=not file.json)
+    with file.open(model, must_exist=False) as memory:
+        asking = Onboarding().start(memory)
         step, accepted = next(asking, None), 0
         try:
             while step is not None:
@@ -73,7 +64,7 @@ class _Terminal:
         if question.category != self._category:
             self._category = question.category
             show(f"\n{question.category}")
-        answer = input(f"  {visible(question.text)}\n  > ")
+        answer = input(f"  {question.text}\n  > ")
         return BACK if answer.strip() == "b" else answer
 
     def decide(self, proposal: Proposal) -> bool | str:
@@ -85,8 +76,14 @@ class _Terminal:
 class _Answers:
     """Answers that a file holds, all of which are meant."""
 
-    def __init__(self, answers: Any, questions: Sequence[Question], *, shown: bool) -> None:
-        known = {question.id for question in questions}
+    def __init__(self, file: str, *, shown: bool) -> None:
+        from epic_learn.onboarding import QUESTIONS
+
+        try:
+            answers = json.loads(Path(file).read_text(encoding="utf-8-sig"))
+        except (ValueError, RecursionError) as error:
+            raise InvalidInputError(f"{file} is no JSON: {error}.") from None
+        known = {question.id for question in QUESTIONS}
         if not isinstance(answers, dict) or not all(isinstance(each, str) for each in answers.values()):
             raise InvalidInputError('Answers are an object of texts: {"work": "I am a nurse."}')
         if unknown := sorted(answers.keys() - known):
@@ -109,32 +106,6 @@ def _told(proposal: Proposal) -> str:
 
     likes = f"   ({parse_aspects(proposal.text)})" if proposal.about_preference and proposal.text else ""
     return f"{proposal}{likes}"
-
-
-def learn(
-    file: InFile,
-    model: Model,
-    chat: Annotated[str, Argument(metavar="CHAT", help="a chat log: .json (an export, too), .jsonl or .txt")],
-    user: Annotated[list[str], Option(metavar="NAME", help="a speaker who is the user")] = [],  # noqa: B006
-    auto: Annotated[
-        float | None, Option(metavar="CONFIDENCE", help="accept additions from this confidence on, as 0.9")
-    ] = None,
-) -> None:
-    """Read a chat for what it says of the user, as proposals."""
-    from epic_apps.cli.sources import read_messages
-
-    messages = read_messages(chat)
-    with file.open_or_make(model) as memory:
-        made = memory.proposals.propose(messages, auto=auto, user=user)
-    accepted = [f"accepted  {each}\n          {each.quote!r}" for each in made.report.accepted]
-    waiting = [f"Nothing of this is in force yet: epic proposals {file.memory} accept ID ..."] if made else []
-    file.show(
-        {"proposals": list(made), "report": made.report},
-        *(_lines(each) for each in made),
-        *accepted,
-        str(made.report),
-        *waiting,
-    )
 
 
 def _lines(proposal: Proposal) -> str:

@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 from epic_apps.cli import apps, asking, bringing, facts, files, forms, learning, preferences, rerank, scale
 from epic_apps.cli.options import Common, InFile, Judging, Model, command, new_app
-from epic_apps.cli.printing import fail, show, warn
+from epic_apps.cli.printing import fail, first, show, warn
 from epic_memory import __version__
 from epic_memory.errors import EpicError, InvalidInputError, MissingExtraError
 
@@ -28,12 +28,10 @@ app = new_app(help="A memory that keeps what matters to one user.")
 # What the command line itself refuses: an unknown command or option, or a value that cannot be.
 _UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 _COMPLETE = "_EPIC_COMPLETE"
-# Files that are gone from their folder, and are named.
-_MOST_GONE = 20
 _PANELS = {
-    "Build and ask": "demo build add ask list show explain",
+    "Build and ask": "demo build add ask list explain",
     "Bring what you have": "import sync never why-not",
-    "What it knows of you": "preferences onboard learn proposals note facts fill due",
+    "What it knows of you": "preferences onboard proposals note facts fill due",
     "The file": "stats namespaces not-kept retry verify compact backup export restore reencode forget",
     "Its lock, and other devices": "lock unlock merge",
     "More": "connect doctor mcp inspect rerank scale eval bench",
@@ -143,9 +141,6 @@ def build(
     ] = None,
     sync: Annotated[bool, Option("--sync", help="change the file's preferences to those given")] = False,
     tau: Annotated[float | None, Option(help="threshold of the coarse filter, a cosine")] = None,
-    keep_rate: Annotated[
-        float | None, Option(help="share of the first items that shall pass it, above 0, at most 1")
-    ] = None,
     reserve: Annotated[
         str | None,
         Option(metavar="SIZE", help='up to which size the file keeps what was not kept as text (default "1 MB")'),
@@ -157,13 +152,10 @@ def build(
     """Build a memory, or add to it."""
     from epic_apps.cli.roots import Roots
     from epic_apps.cli.sources import Sources, read_preferences
-    from epic_apps.keys import key_for
     from epic_apps.origins import attributed
     from epic_graph import PhraseTagger
-    from epic_memory import EpicMemory, Settings
+    from epic_memory import EpicMemory
 
-    if tau is not None and keep_rate is not None:
-        raise InvalidInputError("--keep-rate is not allowed with --tau. Give one of them.")
     given = None if preferences is None else read_preferences(preferences)
     read = Sources(sources, mark=attributed)
     read.files()  # a wrong path has to fail before anything is written
@@ -171,17 +163,8 @@ def build(
     if given is None and new:
         made = f"give --preferences FILE to make it, or make it by answering questions: epic onboard {out}"
         raise InvalidInputError(f"{out} does not exist yet: {made}.")
-    lm, settings = judging.asked(
-        Settings(
-            namespace=common.namespace,
-            tau=tau,
-            keep_rate=keep_rate,
-            budget=budget,
-            reserve=reserve,
-            tagger=PhraseTagger() if tags else None,
-            key=key_for(out),
-        )
-    )
+    tagger = PhraseTagger() if tags else None
+    lm, settings = judging.asked(common.settings(out, tau=tau, budget=budget, reserve=reserve, tagger=tagger))
     with EpicMemory.open(out, given, encoder=common.encoder, llm=lm, settings=settings, sync=sync) as memory:
         _warn(memory)
         read.roots = Roots(memory)
@@ -190,10 +173,8 @@ def build(
         except EpicError:
             _remove_empty(memory, new)
             raise
-        for skipped in read.skipped:
+        for skipped in (*read.skipped, *read.failures):
             warn(skipped, "skipped")
-        for failure in read.failures:
-            warn(failure, "skipped")
         if read.failures and not report.seen:
             _remove_empty(memory, new)
             raise InvalidInputError("Nothing could be read.")
@@ -232,9 +213,8 @@ def _report(common: Common, memory: EpicMemory, report: BuildReport, **sources: 
         expanded = f", {opened.expanded} expanded" if opened.expanded else ""
         asked = f" ({opened.usage.calls} calls)"
         lines.append(f"{opened.read} preferences read by the model, {len(opened.unread)} not{expanded}{asked}")
-    gone = sources.get("gone", ())
-    lines += [str(report), *(f"{name} is gone, and its items left the memory" for name in gone[:_MOST_GONE])]
-    lines += [f"{len(gone) - _MOST_GONE} more files are gone"] if len(gone) > _MOST_GONE else []
+    gone = [f"{name} is gone, and its items left the memory" for name in sources.get("gone", ())]
+    lines += [str(report), *first(gone)]
     lines.append(f"{memory.file.path}: {len(memory)} items, {size / 1e6:.3f} MB")
     common.show({"report": report, "items": len(memory), "bytes": size, **sources}, *lines)
 
@@ -268,12 +248,7 @@ def retry(file: InFile, judging: Judging) -> None:
 @command(app)
 def reencode(file: InFile) -> None:
     """Embed a memory anew with the encoder given."""
-    from epic_apps.keys import key_for
-    from epic_memory import EpicMemory, Settings
-
-    key = key_for(file.memory)
-    settings = Settings(namespace=file.namespace, must_exist=True, reencode=True, key=key)
-    with EpicMemory.open(file.memory, encoder=file.encoder, settings=settings) as memory:
+    with file.open(reencode=True) as memory:
         file.show(memory.stats())
 
 
@@ -284,11 +259,9 @@ def restore(
     memory: Annotated[str, Argument(metavar="FILE", help="the memory's file")],
 ) -> None:
     """Make a memory of what `epic export` wrote."""
-    from epic_apps.keys import key_for
-    from epic_memory import EpicMemory, Settings
+    from epic_memory import EpicMemory
 
-    settings = Settings(namespace=common.namespace, key=key_for(memory))
-    with EpicMemory.restore(export, memory, encoder=common.encoder, settings=settings) as made:
+    with EpicMemory.restore(export, memory, encoder=common.encoder, settings=common.settings(memory)) as made:
         _warn(made)
         common.show({"items": len(made)}, f"{memory}: {len(made)} items")
 

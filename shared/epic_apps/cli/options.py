@@ -117,6 +117,13 @@ class Common:
             logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, _Log)] + [_Log()]
             logger.setLevel(logging.DEBUG)
 
+    def settings(self, path: str, **more: Any) -> Settings:
+        """Return the settings of the memory in a file: whose it is, the file's key, and others."""
+        from epic_apps.keys import key_for
+        from epic_memory import Settings
+
+        return Settings(namespace=self.namespace, key=key_for(path), **more)
+
     def show(self, value: Any, *parts: RenderableType) -> None:
         """Print the value as JSON if that is asked for, else the parts; without parts, the value."""
         if self.json:
@@ -138,23 +145,14 @@ class InFile(Common):
 
     memory: Annotated[str, Argument(metavar="FILE", help="the memory's file")]
 
-    def open(self, model: Model | None = None, *, read_only: bool = False) -> EpicMemory:
-        """Open the memory, with the language model if one is asked for."""
-        from epic_apps.keys import key_for
-        from epic_memory import EpicMemory, Settings
+    def open(self, model: Model | None = None, **settings: Any) -> EpicMemory:
+        """Open the memory, with the language model if one is asked for; it must exist unless a setting allows a new."""
+        from epic_memory import EpicMemory
 
-        key = key_for(self.memory)
-        settings = Settings(namespace=self.namespace, must_exist=True, read_only=read_only, key=key)
-        lm, settings = (None, settings) if model is None else model.asked(settings)
-        return EpicMemory.open(self.memory, encoder=self.encoder, llm=lm, settings=settings)
-
-    def open_or_make(self, model: Model) -> EpicMemory:
-        """Open the memory, or make one without preferences."""
-        from epic_apps.keys import key_for
-        from epic_memory import EpicMemory, Settings
-
-        lm, settings = model.asked(Settings(namespace=self.namespace, key=key_for(self.memory)))
-        return EpicMemory.open(self.memory, encoder=self.encoder, llm=lm, settings=settings)
+        lm, how = None, self.settings(self.memory, **{"must_exist": True, **settings})
+        if model is not None:
+            lm, how = model.asked(how)
+        return EpicMemory.open(self.memory, encoder=self.encoder, llm=lm, settings=how)
 
 
 @dataclass(kw_only=True)
@@ -222,11 +220,8 @@ class Model(Server):
         if self.llm is None:
             self._check_alone()
             return None, settings
-        return self.model(self.llm), self.how_much(settings)
-
-    def how_much(self, settings: Settings) -> Settings:
-        """Return settings with how much the model is asked."""
-        return replace(settings, model_budget=self.model_budget, on_demand=self.on_demand)
+        how_much = replace(settings, model_budget=self.model_budget, on_demand=self.on_demand)
+        return self.model(self.llm), how_much
 
     def arguments(self) -> list[str]:
         """Return these options as they are given on a command line."""

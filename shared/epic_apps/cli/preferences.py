@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
 from epic_apps.cli.options import Group, InFile, Judging, command, new_app
-from epic_apps.cli.printing import warn
+from epic_apps.cli.printing import table, warn
 from epic_memory.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ _WRITTEN_BY = {
     "model": "written by a language model",
     "user": "set by the user",
 }
-_WIDTH = 12
 
 
 class _Actions(Group):
@@ -193,41 +191,12 @@ def _corrected(given: Phrases, known: tuple[str, ...]) -> tuple[str, ...]:
 
 def _print(file: InFile, memory: EpicMemory, text: str) -> None:
     """Print the aspects and the expansion of a preference."""
-    value = {"aspects": memory.preferences.aspects(text), "expansion": memory.preferences.expansions(text)}
-    file.show(value, *_shown(memory, text))
-
-
-def _shown(memory: EpicMemory, text: str) -> Iterator[str]:
-    """Yield lines that show the aspects and the expansion of a preference."""
-    from epic_memory.types import Preference
-
     aspects, expansion = memory.preferences.aspects(text), memory.preferences.expansions(text)
-    preference = next(each for each in memory.preferences if each.id in (text, Preference(text=text).id))
-    yield f"{preference.id}  {preference}"
-    yield from _row("likes", aspects.liked)
-    yield from _row("avoids", aspects.avoided)
-    if aspects.understood:
-        yield from _row("firmness", (f"{aspects.firmness:g}",))
-    if aspects.scope:
-        yield from _row("scope", (aspects.scope,))
-    yield from _row("read", (_READ_BY[aspects.source],))
-    yield ""
-    if expansion is None:
-        yield "It has no expansion of its own."
-    else:
-        yield from _row("questions", expansion.questions)
-        yield from _row("follows", expansion.follows)
-        yield from _row("breaks", expansion.breaks)
-        yield from _row("written", (_WRITTEN_BY[expansion.source],))
-    if preference.text in memory.preferences.unread:
-        yield "A language model failed to read it, and is asked again."
-
-
-def _row(name: str, phrases: tuple[str, ...]) -> Iterator[str]:
-    """Yield a name with its phrases, one a line."""
-    for number, phrase in enumerate(phrases):
-        # A line break in a user's phrase must not make it look like another row.
-        yield f"{'' if number else name:{_WIDTH}}{' '.join(phrase.split())}"
+    rows = [(name, each) for name in ("questions", "follows", "breaks") for each in getattr(expansion, name, ())]
+    by = "It has no expansion of its own." if expansion is None else f"({_WRITTEN_BY[expansion.source]})"
+    # A line break in a user's phrase must not make it look like another row.
+    shown = table(("", ""), [(name, " ".join(phrase.split())) for name, phrase in rows])
+    file.show({"aspects": aspects, "expansion": expansion}, _line(aspects), *([shown] if rows else []), by)
 
 
 def _line(aspects: Aspects, *, again: bool = False) -> str:

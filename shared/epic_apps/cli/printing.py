@@ -78,6 +78,11 @@ def warn(message: object, kind: str = "warning") -> None:
     out.print(Text.assemble((f"{kind}: ", "yellow"), plain(message)), soft_wrap=True)
 
 
+def first(lines: Sequence[str], most: int = 20) -> list[str]:
+    """Return the first of many lines, and how many more there are."""
+    return [*lines[:most], *([f"{len(lines) - most} more"] if len(lines) > most else [])]
+
+
 def fail(message: object) -> None:
     """Print why a command ended."""
     console(stderr=True).print(Text.assemble(("epic: ", "bold red"), plain(message)), soft_wrap=True)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from epic_apps.cli.options import suggesting
 from epic_apps.cli.printing import plain
 from epic_memory.encoders.base import embed
-from epic_memory.errors import UnknownItemError
-from epic_memory.pipeline.explain import LIGHT, NOT_HELD
 from epic_memory.text.stems import content_stems
 from epic_memory.types import Item
-from epic_memory.types.reports import BuildReport, Explanation, NotKept
+from epic_memory.types.reports import BuildReport, NotKept
 from epic_memory.types.results import Hit, MemoryEntry
 from epic_memory.types.verdicts import Stance
 
@@ -104,35 +100,15 @@ def marked(words: str, stance: Stance = Stance.NEUTRAL) -> Text:
     return plain(f"{sign} {words}" if sign else words, style)
 
 
-def explained_in(memory: EpicMemory, named: str) -> Explanation:
-    """Return why an item is held as it is, by its id, or why a text is not; what is not on record is judged anew.
-
-    Raises:
-        UnknownItemError: for what looks like an id, and is none that is held.
-    """
-    try:
-        with suggesting(memory, named):
-            explained = memory.explain(named)
-    except UnknownItemError as error:
-        if "Did you mean" in str(error) or (" " not in named and named.isascii()):
-            raise
-        held = next((item for item in (*memory.items(), *memory.items(waiting=True)) if item.text == named), None)
-        explained = Explanation(item=Item(text=named), entries=(), note=NOT_HELD)
-        if held is not None:
-            explained = memory.explain(held.id)
-    if explained.note not in (LIGHT, NOT_HELD):
-        return explained
-    return replace(explained, note=f"{explained.note[:-1]}: {_why_not_kept(memory, explained.item)}.")
-
-
-def _why_not_kept(memory: EpicMemory, item: Item) -> str:
-    """Return why a memory would not keep an item that came now."""
+def turned_away_now(memory: EpicMemory, item: Item) -> NotKept | None:
+    """Judge an item as if it came now; return why it would not be kept, or None if it would be."""
     if not memory.preferences:
-        return "there is no preference that it could be kept for"
+        why = "there is no preference that it could be kept for"
+        return NotKept(item_id=item.id, text=item.text, stage="coarse filter", reason=why)
     report = BuildReport()
     (judged,) = memory.judge([item], report=report)
     if judged.kept:
-        return f"by {memory.verifier.name} it would be kept now"
+        return None
     vectors = embed(memory.encoder, [item.content, *map(str, memory.preferences)])
     similarities = vectors[1:] @ vectors[0]
     nearest = int(similarities.argmax())
@@ -143,7 +119,7 @@ def _why_not_kept(memory: EpicMemory, item: Item) -> str:
         reason=judged.verdict.rationale,
         preference=memory.preferences[nearest].text,
         similarity=float(similarities[nearest]),
-    ).why
+    )
 
 
 def _listed(words: list[str]) -> str:

@@ -30,6 +30,7 @@ def _collect(
     """Score lists of results by a model, into a log."""
     from tqdm import tqdm
 
+    from epic_apps.cli.readers.base import opened
     from epic_apps.cli.sources import read_records
     from epic_memory import SearchOptions
     from epic_rerank import reranker_of
@@ -37,12 +38,13 @@ def _collect(
     from epic_rerank.reranker import CANDIDATES
 
     questions = []
-    for number, value in read_records(Path(asked)):
-        if isinstance(value, InvalidInputError):
-            raise value
-        if not value.keys() >= {"question", "reference"}:
-            raise InvalidInputError(f'{asked}, line {number} is not {{"question": "...", "reference": "..."}}.')
-        questions.append((str(value["question"]), str(value["reference"])))
+    with opened(Path(asked)) as lines:
+        for number, value in read_records(lines, asked):
+            if isinstance(value, InvalidInputError):
+                raise value
+            if not value.keys() >= {"question", "reference"}:
+                raise InvalidInputError(f'{asked}, line {number} is not {{"question": "...", "reference": "..."}}.')
+            questions.append((str(value["question"]), str(value["reference"])))
     scoring = _scorer(server, scorer, metric=metric)
     with file.open() as memory:
 
@@ -53,11 +55,8 @@ def _collect(
                 return Candidates(ids=[], texts=[], features=[])
             # What was learnt before must not change what is tried.
             places = sorted(range(len(hits)), key=lambda place: hits.ranking.order[place])  # type: ignore[union-attr]
-            return Candidates(
-                ids=[hits[place].item.id for place in places],
-                texts=[hits[place].text for place in places],
-                features=hits.ranking.features,
-            )
+            ids, texts = zip(*((hits[place].item.id, hits[place].text) for place in places), strict=True)
+            return Candidates(ids=list(ids), texts=list(texts), features=hits.ranking.features)
 
         with tqdm(total=len(questions) * lists, unit=" lists") as bar:
             made = collect(
@@ -88,7 +87,6 @@ def _scorer(server: Server, name: str, *, metric: bool) -> Scorer:
 def _train(
     file: InFile,
     log: Annotated[str, Argument(metavar="LOG", help="what collect wrote")],
-    out: Annotated[str | None, Option(metavar="FILE", help="write it into this file instead of the memory")] = None,
 ) -> None:
     """Train on a log, and keep the reranker in the memory."""
     from epic_rerank import LearnedReranker, set_reranker
@@ -98,32 +96,22 @@ def _train(
     with file.open() as memory:
         told = {"questions": len(examples), "lists": sum(len(example.lists) for example in examples)}
         fresh = LearnedReranker(encoder=memory.encoder.fingerprint, trained_on=told)
-        reranker = fresh.train(examples)
-        if out:
-            reranker.save(out)
-        else:
-            set_reranker(memory, reranker)
-    file.show(told, f"{out or file.memory}: trained on {told['questions']} questions with {told['lists']} lists.")
+        set_reranker(memory, fresh.train(examples))
+    file.show(told, f"{file.memory}: trained on {told['questions']} questions with {told['lists']} lists.")
 
 
 @command(app)
 def _eval(
     file: InFile,
     log: Annotated[str, Argument(metavar="LOG", help="a log of questions that it was not trained on")],
-    reranker_file: Annotated[
-        str | None, Option("--reranker", metavar="FILE", help="a reranker in a file instead of the memory's")
-    ] = None,
 ) -> None:
     """Compare the memory's reranker with retrieval on a log."""
-    from epic_rerank import LearnedReranker, reranker_of
+    from epic_rerank import reranker_of
     from epic_rerank.collecting import compared, read_log
 
     examples = read_log(Path(log))
     with file.open() as memory:
-        reranker = reranker_of(memory)
-        if reranker_file:
-            reranker = LearnedReranker.load(reranker_file, encoder=memory.encoder.fingerprint)
-    gains, (low, high) = compared(reranker, examples)
+        gains, (low, high) = compared(reranker_of(memory), examples)
     file.show(
         {"questions": len(gains), "gain": gains.mean(), "low": low, "high": high},
         f"{len(gains)} questions: expected reward {gains.mean():+.4f} [{low:+.4f}, {high:+.4f}] against retrieval"

@@ -9,11 +9,11 @@ from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 
-from epic_memory.errors import decoding
 from epic_memory.memory import EpicMemory
 
 # What follows the name of a file in the ids of its items.
 _NUMBERS = re.compile(r"(?::\d+)?(?:#\d+)?$")
+_STATE = "sources"
 
 
 class Roots:
@@ -32,10 +32,7 @@ class Roots:
         self._memory = memory
         self._paths: dict[str, Path] = {}
         if memory is not None:
-            self._key = f"sources/{memory.namespace}"
-            with decoding(memory.file.path):
-                known = memory._session.store.meta_of(self._key) or {}
-                self._paths = {str(name): Path(path) for name, path in known.items()}
+            self._paths = {name: Path(path) for name, path in (memory.file.state(_STATE) or {}).items()}
         self._stored = dict(self._paths)
         self._names = {path: name for name, path in self._paths.items()}
 
@@ -113,10 +110,8 @@ class Roots:
         if self._memory is None:
             return
         kept = {name: str(path) for name, path in self._paths.items() if name in held}
-        session = self._memory._session
-        with session.lock, session.store.transaction():
-            if kept != (session.store.meta_of(self._key) or {}):
-                session.store.set_meta(**{self._key: kept or None})
+        if kept != (self._memory.file.state(_STATE) or {}):
+            self._memory.file.set_state(**{_STATE: kept or None})
 
     def left_by(
         self, given: Sequence[Path], read: Collection[str], made: Collection[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -38,25 +38,12 @@ def _build(
     # It is asked once here, whether it answers at all; each worker makes its own.
     settings = model.asked(Settings(namespace=common.namespace, reserve=0))[1]
     lm = None if model.llm is None else partial(model.model, model.llm)
-    encoder, batch_size = common.encoder, batch
-    report = build(
-        corpus,
-        people,
-        sink,
-        encoder=encoder,
-        llm=lm,
-        settings=settings,
-        concurrency=workers,
-        batch_size=batch_size,
-    )
-    common.show(
-        asdict(report),
-        f"{report.chunks} chunks, {report.known} of them known; {report.entries} entries in {report.users} memories",
-        *(f"not judged: {report.failed} chunks, for example: {error}" for error in report.errors[:1] if report.failed),
-        *(
-            f"not written: {report.unwritten} memories, for example: {error}"
-            for error in report.errors[-1:]
-            if report.unwritten
-        ),
-        *(f"undecided: {report.undecided}, which wait in the memories" for _ in range(report.undecided > 0)),
-    )
+    how: dict[str, Any] = {"encoder": common.encoder, "llm": lm, "settings": settings, "batch_size": batch}
+    report = build(corpus, people, sink, concurrency=workers, **how)
+    made = f"{report.chunks} chunks, {report.known} of them known; {report.entries} entries in {report.users} memories"
+    counts = {
+        "not judged": (report.failed, f"chunks, for example: {''.join(report.errors[:1])}"),
+        "not written": (report.unwritten, f"memories, for example: {''.join(report.errors[-1:])}"),
+        "undecided": (report.undecided, "chunks, which wait in the memories"),
+    }
+    common.show(asdict(report), made, *(f"{name}: {count} {what}" for name, (count, what) in counts.items() if count))

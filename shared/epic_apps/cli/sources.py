@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -181,7 +181,11 @@ class Sources:
         if suffix == LINES_SUFFIX:
             yield from self._lines(path, name)
         elif suffix == EXPORT_SUFFIX:
-            messages = read_messages(path)
+            text = text_of(path)
+            try:
+                messages = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise InvalidInputError(f"{path}: {_broken(error)}. Export it anew.") from None
             if _is_corpus(messages):
                 yield from self._corpus(((f"{path}, record {n}", n, each) for n, each in enumerate(messages, 1)), name)
             else:
@@ -228,16 +232,17 @@ class Sources:
             yield self._item(place, name, _titled(section.heading, piece), {**section.metadata, **numbered})
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:
-        lines = read_records(path, self._take)
-        first = next(lines, None)
-        if first is None:
-            self._skip(f"{path} is empty")
-            return
-        everything = itertools.chain([first], lines)
-        if isinstance(first[1], dict) and {"role", "content"} <= first[1].keys():
-            yield from self._conversation(path, name, self._usable(everything))
-        else:
-            yield from self._corpus(((f"{path}, line {line}", line, record) for line, record in everything), name)
+        with opened(path) as file:
+            lines = read_records(file, path, self._take)
+            first = next(lines, None)
+            if first is None:
+                self._skip(f"{path} is empty")
+                return
+            everything = itertools.chain([first], lines)
+            if isinstance(first[1], dict) and {"role", "content"} <= first[1].keys():
+                yield from self._conversation(path, name, self._usable(everything))
+            else:
+                yield from self._corpus(((f"{path}, line {line}", line, record) for line, record in everything), name)
 
     def _usable(self, lines: Iterator[tuple[int, Any]]) -> Iterator[dict[str, Any]]:
         for _, record in lines:
@@ -280,31 +285,6 @@ class Sources:
             yield self._item(str(path), f"{name}#{number}", item.text, {**metadata, "source": name, "chunk": number})
         for line in unusable_lines(conversation.unusable):
             self._skip(f"{path}: {line}")
-
-
-def read_messages(path: str | Path) -> Any:
-    """Read the messages of a chat log: JSON, lines of JSON, or a text with "Name: words" lines.
-
-    Raises:
-        InvalidInputError: if there is no such file, or it cannot be read.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(f"There is no file {path}. Give a chat log: .json, .jsonl or .txt.")
-    if path.suffix.lower() == LINES_SUFFIX:
-        records = []
-        for _, record in read_records(path):
-            if isinstance(record, InvalidInputError):
-                raise record
-            records.append(record)
-        return records
-    text = text_of(path)
-    if path.suffix.lower() != EXPORT_SUFFIX:
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path}: {_broken(error)}. Export it anew.") from None
 
 
 def read_preferences(path: str | Path) -> list[Preference]:
@@ -369,35 +349,31 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str], list[str]]:
 
 
 def read_records(
-    path: Path, take: Callable[[int], None] = lambda size: None
+    lines: BinaryIO, place: object, take: Callable[[int], None] = lambda size: None
 ) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
     """Yield the record of each line with its number, or what is wrong with it; tell `take` the bytes that were read."""
-    with opened(path) as lines:
-        number = 0
-        while raw := lines.readline(_LONGEST_LINE):
-            number += 1
-            take(len(raw))
-            if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
-                while (rest := lines.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
-                    pass
-                yield number, InvalidInputError(f"{path}, line {number}: more than {_LONGEST_LINE // 1_000_000} MB.")
-                continue
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError:
-                yield number, InvalidInputError(f"{path}, line {number}: this is not UTF-8. Convert the file first.")
-                continue
-            if not text.strip():
-                continue
-            try:
-                record = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                yield number, InvalidInputError(f"{path}, line {number}: {_broken(error)}. Mend or remove the line.")
-                continue
+    number = 0
+    while raw := lines.readline(_LONGEST_LINE):
+        number += 1
+        take(len(raw))
+        where = f"{place}, line {number}"
+        if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
+            while (rest := lines.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):
+                pass
+            yield number, InvalidInputError(f"{where}: more than {_LONGEST_LINE // 1_000_000} MB.")
+            continue
+        try:
+            text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            record = json.loads(text) if text.strip() else None
+        except UnicodeDecodeError:
+            yield number, InvalidInputError(f"{where}: this is not UTF-8. Convert the file first.")
+        except (ValueError, RecursionError) as error:
+            yield number, InvalidInputError(f"{where}: {_broken(error)}. Mend or remove the line.")
+        else:
             if isinstance(record, dict):
                 yield number, record
-            else:
-                yield number, InvalidInputError(f"{path}, line {number}: a record must be a JSON object.")
+            elif text.strip():
+                yield number, InvalidInputError(f"{where}: a record must be a JSON object.")
 
 
 def _broken(error: Exception) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from epic_apps.cli.sources import read_records
 from epic_apps.imports.parts import Part
 from epic_apps.imports.recognition import Recognized, json_items
 from epic_memory.errors import InvalidInputError
@@ -66,15 +66,10 @@ def json_lines(part: Part) -> Iterator[dict[str, Any]]:
         InvalidInputError: for a line that is none; what came before it was yielded.
     """
     with part.open() as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError):
-                raise InvalidInputError(f"{part.name}, line {number}: broken JSON. Mend or remove the line.") from None
-            if isinstance(value, dict):
-                yield value
+        for _, record in read_records(file, part.name):
+            if isinstance(record, InvalidInputError):
+                raise record
+            yield record
 
 
 def _claude(conversation: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -93,48 +93,19 @@ class _Page:
             most_files=MOST_FILES,
         )
 
-    def overview(self, request: Request) -> Response:
-        return self._shown(request, "overview.html", self.views.overview())
-
-    def preferences(self, request: Request) -> Response:
-        return self._shown(request, "preferences.html", self.views.preferences())
-
-    def held(self, request: Request) -> Response:
+    def held(self, request: Request) -> dict[str, Any]:
         asked = request.query_params.get("tier")
         tier: Tier = "kept" if asked == "kept" else "light" if asked == "light" else "all"
-        held = self.views.held(self._preference(request), tier, _page(request), _asked(request))
-        return self._shown(request, "held.html", held)
+        return self.views.held(self.preference(request), tier, _page(request), _asked(request))
 
-    def item(self, request: Request) -> Response:
-        return self._shown(request, "item.html", self.views.item(request.query_params.get("id", "") or "?"))
-
-    def turned_away(self, request: Request) -> Response:
-        return self._shown(request, "turned_away.html", self.views.turned_away(_page(request)))
-
-    def query(self, request: Request) -> Response:
+    def query(self, request: Request) -> dict[str, Any]:
         text = _asked(request)
         k = min(max(whole(request.query_params.get("k", ""), 5), 1), _MOST_RESULTS)
-        view = self.views.query(text, k) if text else {"query": "", "k": k}
-        return self._shown(request, "query.html", view)
+        return self.views.query(text, k) if text else {"query": "", "k": k}
 
-    def map(self, request: Request) -> Response:
-        return self._shown(request, "map.html", self.views.map(self._preference(request)))
-
-    def facts(self, request: Request) -> Response:
-        return self._shown(request, "facts.html", self.views.facts())
-
-    def proposals(self, request: Request) -> Response:
-        return self._shown(request, "proposals.html", self.views.proposals())
-
-    def why_not(self, request: Request) -> Response:
+    def why_not(self, request: Request) -> dict[str, Any]:
         text = _asked(request)
-        return self._shown(
-            request, "why_not.html", {"query": text, "found": why_not(self.memory, text) if text else None}
-        )
-
-    def bring(self, request: Request) -> Response:
-        view = {**self.bringing.view(), "large": "large" in request.query_params}
-        return self._shown(request, "bring.html", view)
+        return {"query": text, "found": why_not(self.memory, text) if text else None}
 
     async def drop(self, request: Request) -> Response:
         """Keep dropped files for a moment, and show what is in them."""
@@ -197,7 +168,12 @@ class _Page:
         around |= {"language": language, "_": words.said_in(language), "day": partial(words.day, language=language)}
         return HTMLResponse(self._templates.get_template(name).render({**around, **frame, **view}), status)
 
-    def _preference(self, request: Request) -> str:
+    def view(self, name: str, read: Callable[[Request], Mapping[str, Any]]) -> Callable[[Request], Response]:
+        """Return the handler of a view, drawn from what is read for a request."""
+        return lambda request: self._shown(request, f"{name}.html", read(request))
+
+    def preference(self, request: Request) -> str:
+        """Return the id of the held preference that a request names, or nothing."""
         return known_preference(self.memory.preferences, request.query_params.get("preference", ""))
 
 
@@ -217,22 +193,24 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
     if len(token) < 16 or not token.isascii():
         raise InvalidInputError("The token must have at least 16 ASCII characters.")
     page = _Page(memory, token, write=write)
-    views = {
-        "/": page.overview,
-        "/query": page.query,
-        "/preferences": page.preferences,
-        "/held": page.held,
-        "/item": page.item,
-        "/map": page.map,
-        "/turned-away": page.turned_away,
-        "/facts": page.facts,
-        "/proposals": page.proposals,
-        "/bring": page.bring,
-        "/why-not": page.why_not,
+    views = page.views
+    read: dict[str, Callable[[Request], Mapping[str, Any]]] = {
+        "overview": lambda request: views.overview(),
+        "query": page.query,
+        "preferences": lambda request: views.preferences(),
+        "held": page.held,
+        "item": lambda request: views.item(request.query_params.get("id", "") or "?"),
+        "map": lambda request: views.map(page.preference(request)),
+        "turned_away": lambda request: views.turned_away(_page(request)),
+        "facts": lambda request: views.facts(),
+        "proposals": lambda request: views.proposals(),
+        "bring": lambda request: {**page.bringing.view(), "large": "large" in request.query_params},
+        "why_not": page.why_not,
     }
+    paths = {name: "/" if name == "overview" else f"/{name.replace('_', '-')}" for name in read}
     return Starlette(
         routes=[
-            *(Route(path, view) for path, view in views.items()),
+            *(Route(paths[name], page.view(name, each)) for name, each in read.items()),
             Route("/drop", page.drop, methods=["POST"]),
             Route("/do/{name:path}", page.change, methods=["POST"]),
             Mount("/static", StaticFiles(directory=_HERE / "static")),

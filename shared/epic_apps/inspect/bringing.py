@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epic_apps.cli.printing import first
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
 
@@ -21,7 +22,6 @@ LARGEST = 4_000_000_000
 """Most bytes of what is dropped at once."""
 MOST_FILES = 1_000
 _LONGEST_NAME, _DEEPEST = 200, 20
-_MOST_SHOWN = 20
 
 
 class Bringing:
@@ -129,8 +129,7 @@ class Bringing:
 
     def _tell(self, report: str, left: Collection[str]) -> None:
         copies = "" if self._folder is None else f"{self._folder.name}/several files/"
-        shown = [each.replace(copies, "") if copies else each for each in list(left)[:_MOST_SHOWN]]
-        self._told = report, [*shown, *([f"{len(left) - len(shown)} more"] if len(left) > len(shown) else [])]
+        self._told = report, first([each.replace(copies, "") if copies else each for each in left])
 
 
 def _free_place(folder: Path, given: str) -> Path:

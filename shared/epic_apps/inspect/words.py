@@ -10,6 +10,7 @@ from typing import TypeAlias
 from markupsafe import Markup, escape
 
 from epic_apps.cli import reasons
+from epic_apps.cli.printing import visible
 from epic_learn.origins import place_of, written_by
 from epic_memory import MemoryEntry, NotKept, Stance
 from epic_memory.text.language import ENGLISH
@@ -25,8 +26,6 @@ LONGEST = 20_000
 SHORTENED = 700
 """Most characters of a text in a list."""
 
-# Control characters, and those that change the direction of what follows.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # More marks above and below a letter than any script has would cover the lines around it.
 _MARKS = re.compile(r"([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # fmt: skip # noqa: E501
 _FIGURE = re.compile(r"\d\.\d")
@@ -94,7 +93,7 @@ def day(at: float | datetime, language: str = ENGLISH) -> str:
 def shown(text: object, longest: int = LONGEST) -> str:
     """Return a text without control characters, heaps of marks, and whatever comes after the longest length."""
     whole = str(text)
-    clean = _MARKS.sub(r"\1", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole[:longest]))
+    clean = _MARKS.sub(r"\1", visible(whole[:longest]))
     return clean if len(whole) <= longest else f"{clean}… ({len(whole) - longest:,} more characters)"
 
 

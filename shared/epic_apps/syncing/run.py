@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from epic_apps.cli.folders import digest_of, folders_in
@@ -26,6 +25,7 @@ from epic_apps.syncing.state import (
     SyncedFile,
     forget_files,
     known_folders,
+    moved_to,
     note_folder,
 )
 from epic_memory.errors import InvalidInputError, MissingExtraError
@@ -83,7 +83,7 @@ def sync(
     try:
         run.run(empty=empty, progress=progress, changed=changed)
     except (InvalidInputError, OSError):
-        run.note(failed=True)
+        run.note(None)
         raise
     run.report.seconds = time.perf_counter() - started
     return run.report
@@ -97,12 +97,12 @@ class _Sync:
         self.report = SyncReport()
         self._roots = Roots(memory)
         _ignoring(top, ignore or ())  # fails before anything is written
-        if (moved := _moved_to(memory, top)) is not None:
+        if (moved := moved_to(memory, top)) is not None:
             self._roots.move(moved, top)
         self._name = self._roots.begin(top)
         before = known_folders(memory).get(self._name, {})
         given = before.get("ignore", []) if ignore is None else list(ignore)
-        failed = before.get("failed", True)
+        failed = before.get("failed")
         self._known = {"path": str(top), "ignore": given, "room": before.get("room"), "failed": failed}
         self._ignores = _ignoring(top, given)
         self._room = Room(memory, before.get("room"))
@@ -113,6 +113,7 @@ class _Sync:
         self._again: set[str] = set()
         self._written: dict[str, None] = {}
         self._held_before: set[str] | None = None
+        self._by_content: dict[str, str] = {}
         self._is_short = False
 
     def run(self, *, empty: bool, progress: bool, changed: Collection[Path] | None) -> None:
@@ -123,33 +124,25 @@ class _Sync:
         self.report.no_room += [name for name in left if self._files[name].digest.endswith(NO_ROOM)]
         gone = sorted(n for n in self._files if n not in found and n not in left and not self._stays(n))
         if not found and gone and len(gone) == len(self._files) and not empty:
-            raise InvalidInputError(
-                f"{self._top} holds no file any more. Is its disk there? If everything was deleted: --empty."
-            )
-        by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
+            how = "Is its disk there? If everything was deleted: --empty."
+            raise InvalidInputError(f"{self._top} holds no file any more. {how}")
+        self._by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
         batch: list[_Read] = []
+        failed: list[str] = []
         touched = [(name, entry) for name, entry in found.items() if entry is not None]
         self.report.unchanged = len(found) + len(left) - len(touched) - len(self.report.no_room)
         for name, entry in tqdm(touched, unit=" files", disable=not progress or not touched):
+            before, read = len(self.report.failures), None
             try:
                 read = self._read(name, Path(entry.path), entry.stat())
             except FileNotFoundError:  # it has gone since it was listed: the next sync forgets it
                 continue
             except OSError as error:
                 self.report.failures.append(f"{entry.path} cannot be read: {error.strerror}.")
-                continue
+            if len(self.report.failures) > before:
+                failed.append(name)
             if read is None:
                 continue
-            _, file, _ = read
-            known = self._files.get(name)
-            if known is not None and known.digest and known.content == file.digest:
-                self._again.add(name)
-            elif known is not None and known.ids:
-                self.report.changed.append(name)
-            elif file.digest in by_content:
-                self.report.renamed.append((by_content.pop(file.digest), name))
-            else:
-                self.report.added.append(name)
             batch.append(read)
             if len(batch) >= FILES_AT_ONCE or sum(len(items) for *_, items in batch) >= _ITEMS_AT_ONCE:
                 self._write(batch)
@@ -159,23 +152,42 @@ class _Sync:
         if self._is_short:
             self._mark_unplaced(self._files)  # also those that had to leave for others
         self._state.save()
-        self.note(failed=bool(self.report.failures))
+        self.note(failed)
         self.report.added += [each for each in self._written if each in self._again and self._files[each].is_whole]
         moved = {old for old, _ in self.report.renamed}
         self.report.deleted = [name for name in gone if name not in moved]
 
-    def note(self, *, failed: bool) -> None:
-        """Write down for the next sync whether this one failed, and what room there was if some files had none."""
+    def _tell(self, batch: Sequence[_Read], same: Collection[str]) -> None:
+        """Report what is new about files, given the ids of the items that a build had taken in as they are now."""
+        for name, file, _ in batch:
+            known = self._files.get(name, SyncedFile())
+            if known.digest and known.content == file.digest:
+                self._again.add(name)
+            elif not known.digest and file.ids and {*known.ids} <= {*file.ids} <= {*same}:
+                self.report.unchanged += 1
+            elif known.ids:
+                self.report.changed.append(name)
+            elif file.digest in self._by_content:
+                self.report.renamed.append((self._by_content.pop(file.digest), name))
+            else:
+                self.report.added.append(name)
+
+    def note(self, failed: list[str] | None) -> None:
+        """Write down for the next sync which files could not be read (None for all), and what room there was."""
         room = {"room": self._room.noted()} if self.report.no_room else {}
         note_folder(self._memory, self._name, {**self._known, **room, "failed": failed})
 
     # --- the folder
 
     def _folders_of(self, changed: Collection[Path]) -> set[str] | None:
-        """Return the folders in which some files changed, and those above, by their paths; None if that is not all."""
-        if self._known["failed"] or not all(map(self._is_settled, self._files.values())):
+        """Return the folders of files that changed or are tried again, and those above; None if that is not all."""
+        again = {name for name, file in self._files.items() if not self._is_settled(file)}
+        offered = any(self._files[name].digest for name in again)
+        if self._known["failed"] is None or offered or self._roots.inner(self._top):
             return None
         folders = {""}
+        for name in again.union(self._known["failed"]):
+            folders |= {f"{each.as_posix()}/" for each in PurePosixPath(name).relative_to(self._name).parents}
         for path in changed:
             within = path.relative_to(self._top) if path.is_relative_to(self._top) else None
             if within is None or path.name == IGNORE_FILE or path.is_dir():
@@ -184,7 +196,7 @@ class _Sync:
             if any(name.startswith(below) for name in self._files):  # a folder has gone, or a file has its name now
                 return None
             folders |= {f"{each.as_posix()}/" for each in within.parents}
-        return None if self._roots.inner(self._top) else folders
+        return folders
 
     def _walk(self, folders: Collection[str] | None) -> tuple[dict[str, os.DirEntry[str] | None], Collection[str]]:
         """Look through the folder, or some of the folders in it, given by their paths.
@@ -304,9 +316,14 @@ class _Sync:
         if self._held_before is None:
             self._held_before = placed(memory)
         self._state.begin({name: file.ids for name, file, _ in batch})
+        held = {item.id: item for item in memory.get([item.id for item in items])}
+        same: set[str] = set()
+        if self._state.was_built:
+            seen = zip(items, memory.file.has_seen(items), strict=True)
+            same = {item.id for item, is_seen in seen if is_seen or held.get(item.id) == item}
+        self._tell(batch, same)
         # What is held comes in another version, which replaces it with all its traces but a record.
-        replaced = {item.id for item in memory.get([item.id for item in items])}
-        replaced -= {record.item_id for record in memory.file.not_kept()}
+        replaced = held.keys() - {record.item_id for record in memory.file.not_kept()}
         old: list[SyncedFile] = []
         for name, file, new in batch:
             before = self._files.get(name, SyncedFile())
@@ -360,26 +377,6 @@ class _Sync:
                 self._state.touch(name)
         if unplaced:
             self._memory.file.forget_versions(unplaced)
-
-
-def _moved_to(memory: EpicMemory, top: Path) -> str | None:
-    """Return the name of a synced folder that is gone, and whose files are here now, most of them unchanged."""
-    folders = known_folders(memory)
-    if any(known["path"] == str(top) for known in folders.values()):
-        return None
-    for name, known in folders.items():
-        if os.path.lexists(known["path"]):
-            continue
-        files = [file for file in FolderState(memory, name).files.values() if file.size]
-        sizes = {file.size for file in files}
-        here = set()
-        for entry in (entry for listing in folders_in(top, lambda error: None) for entry in listing.files):
-            with suppress(OSError):  # what has gone, or may not be read, says nothing
-                if entry.is_file() and entry.stat().st_size in sizes:
-                    here.add(digest_of(entry.path))
-        if sum(file.content in here for file in files) * 2 > len(files):
-            return name
-    return None
 
 
 def _ignoring(top: Path, given: Collection[str]) -> Callable[[str], bool]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from epic_apps.cli.folders import digest_of, folders_in
 from epic_apps.cli.roots import Roots
 from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory, checked_memory
@@ -83,7 +86,8 @@ class FolderState:
         self._changed: set[int] = set()
         self._names: list[set[str]] = [set(piece) for piece in pieces]
         self.files = {file: known for piece in pieces for file, known in piece.items()}
-        if not any(packed):  # what a build has taken in
+        self.was_built = not any(packed)
+        if self.was_built:  # what a build has taken in, if there was one
             self.files = {file: SyncedFile(ids=ids) for file, ids in Roots(memory).held_in(name).items()}
             self.touch(*self.files)
         self.cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
@@ -139,6 +143,26 @@ def note_folder(memory: EpicMemory, name: str, known: Mapping[str, Any]) -> None
     """Write down what is known of a synced folder, if it is news."""
     if (folders := known_folders(memory)).get(name) != known:
         memory.file.set_state(**{_FOLDERS: {**folders, name: known}})
+
+
+def moved_to(memory: EpicMemory, top: Path) -> str | None:
+    """Return the name of a synced folder that is gone, and whose files are here now, most of them unchanged."""
+    folders = known_folders(memory)
+    if any(known["path"] == str(top) for known in folders.values()):
+        return None
+    for name, known in folders.items():
+        if os.path.lexists(known["path"]):
+            continue
+        files = [file for file in FolderState(memory, name).files.values() if file.size]
+        sizes = {file.size for file in files}
+        here = set()
+        for entry in (entry for listing in folders_in(top, lambda error: None) for entry in listing.files):
+            with suppress(OSError):  # what has gone, or may not be read, says nothing
+                if entry.is_file() and entry.stat().st_size in sizes:
+                    here.add(digest_of(entry.path))
+        if sum(file.content in here for file in files) * 2 > len(files):
+            return name
+    return None
 
 
 def synced_folders(memory: EpicMemory) -> list[Path]:

@@ -44,7 +44,7 @@ def explain(session: Session, item_id: str) -> Explanation:
         return Explanation(item=Item(id=item_id, text=record.text), entries=(), note=f"{NOT_HELD} {record.why}.")
     raise UnknownItemError(
         f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
-        " of those whose reason is on record. `epic explain FILE TEXT` says why a text is not kept."
+        " of those whose reason is on record. `epic why-not FILE TEXT` says why a text is not kept."
     )
 
 

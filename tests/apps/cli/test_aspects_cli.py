@@ -130,14 +130,16 @@ def held(text: str = AVOIDS) -> Expansion | None:
 
 def test_edit_changes_what_is_given_and_show_prints_it(epic: Shown) -> None:
     shown = epic("preferences", "me.epic", "show", AVOIDS)
-    assert re.search(r"^avoids +.*casinos", shown, re.M) and "no expansion of its own" in shown
+    assert re.search(r"avoids +.*casinos", shown) and "no expansion of its own" in shown
     edit = ("preferences", "me.epic", "edit", AVOIDS)
     epic(*edit, "--question", "Where to stay?", "--follows", "an inn", "--follows", "a hut\nbreaks  \x1b[31mtea")
     shown = epic(*edit, "--question", "", "--breaks", "a casino floor")
     assert held() == Expansion(follows=("an inn", "a hut\nbreaks  \x1b[31mtea"), breaks=("a casino floor",))
     assert shown == epic("preferences", "me.epic", "show", Preference(text=AVOIDS).id)
-    follows = ["follows     an inn", "            a hut breaks \ufffd[31mtea", "breaks      a casino floor"]
-    assert shown.splitlines()[-4:] == [*follows, "written     set by the user"]
+    rows = [" ".join(line.split()) for line in shown.splitlines()[-4:]]
+    assert rows == [
+        "follows an inn", "follows a hut breaks \ufffd[31mtea", "breaks a casino floor", "(set by the user)",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ TEXTS = {
 TRUTH = {("casino", CASINOS): Stance.CONFLICTS, ("vegan", VEGAN): Stance.SUPPORTS}
 PASSED = 3
 KEY = "sk-very-secret-0123456789"
-TRAINS = "I love hotels next to a casino."
 
 
 @pytest.fixture
@@ -54,11 +53,9 @@ def epic(terminal: Epic) -> Epic:
     return terminal
 
 
-@pytest.fixture(params=["ollama", "openai"])
-def llm(request: pytest.FixtureRequest, server: LMServer) -> list[str]:
+@pytest.fixture
+def llm(server: LMServer) -> list[str]:
     """The options that name the server's model."""
-    if request.param == "ollama":
-        return ["--llm", "ollama:tiny", "--llm-url", server.url]
     return ["--llm", "openai:tiny", "--llm-url", server.base_url]
 
 
@@ -106,18 +103,9 @@ def test_build_asks_the_model_and_reports_its_calls(epic: Epic, server: LMServer
     assert re.search(r"^verification +2 kept", result.out, re.M)
     assert right()
     assert {entry.confidence for entry in entries().values()} != {None}
-
-
-def test_what_was_built_can_be_asked_without_a_server(epic: Epic, server: LMServer, llm: list[str]) -> None:
-    epic(*BUILD, *llm)
-    server.stop()
-
-    asked = epic("ask", "me.epic", "Which hotel should I book?", "-v")
-    assert asked.code == 0
-    assert instruction_for(TEXTS["casino"], CASINOS) in asked.out
-    explained = epic("explain", "me.epic", "vegan", "-v")
-    assert explained.code == 0
-    assert "confidence   0." in explained.out
+    server.stop()  # what was built can be asked without it
+    assert instruction_for(TEXTS["casino"], CASINOS) in epic("ask", "me.epic", "Which hotel should I book?", "-v").out
+    assert "confidence   0." in epic("explain", "me.epic", "vegan", "-v").out
 
 
 def test_concurrency_and_timeout_can_be_chosen(epic: Epic, server: LMServer, said: Script, llm: list[str]) -> None:
@@ -171,28 +159,19 @@ def test_what_is_missing_is_named(epic: Epic, server: LMServer, llm: list[str], 
         server.models = ("other",)
     else:
         server.api_key = "sk-another"
-    parts = {
-        "server": [f"answers at {server.url}", "Start it"],
-        "model": ["'tiny'", "does not"],
-        "key": ["refuses this"],
-    }
-
+    parts = {"server": [f"answers at {server.url}", "Start it"], "model": ["'tiny'", "does not"], "key": ["refuses"]}
     refused(epic(*BUILD, *llm), *parts[missing])
     assert server.calls == 0
     assert nothing_written()
 
 
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    table(__file__, "options_that_cannot_be"),
-    ids=" ".join,
-)
+@pytest.mark.parametrize(("options", "parts"), table(__file__, "options_that_cannot_be"), ids=" ".join)
 def test_options_that_cannot_be(epic: Epic, options: list[str], parts: list[str]) -> None:
     refused(epic(*BUILD, *options), *parts)
     assert nothing_written()
 
 
-@pytest.mark.parametrize("named", ["--llm=ollama:tiny", "--llm=auto", "--encoder=ollama/tiny"])
+@pytest.mark.parametrize("named", ["--llm=auto", "--encoder=ollama/tiny"])
 def test_an_address_of_ollama_that_cannot_be(epic: Epic, named: str) -> None:
     # In a process of its own: the package ollama reads the address when it is imported.
     done = subprocess.run(
@@ -214,7 +193,7 @@ def test_a_memory_that_is_there_stays_as_it_is_without_a_server(epic: Epic, serv
     for command in (
         ["build", "--out", "me.epic", "--quiet", "corpus.jsonl"],
         ["retry", "me.epic"],
-        ["preferences", "me.epic", *llm, "add", TRAINS],
+        ["preferences", "me.epic", *llm, "add", "I love trains."],
         ["preferences", "me.epic", *llm, "remove", VEGAN],
     ):
         refused(epic(*command, *([] if command[0] == "preferences" else llm)), f"answers at {server.url}")
@@ -231,7 +210,6 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
     assert "could not be understood" in built.out
     assert pending() == PASSED
     assert "Behalten, weil es passt." in epic("explain", "me.epic", "vegan").out
-    assert "Behalten, weil es passt." in epic("explain", "me.epic", TEXTS["vegan"]).out
     asked = epic("ask", "me.epic", "Which hotel should I book?").out
     assert "Nothing in this memory yet." not in asked
     assert f"{PASSED} items to be verified" in asked and "epic retry me.epic --llm MODEL" in asked
@@ -242,24 +220,6 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
     assert pending() == 0
     assert right()
     assert re.search(r"^verified by +lm/(ollama|openai):tiny", epic("stats", "me.epic").out, re.M)
-
-
-def test_an_added_preference_is_verified_by_the_model(
-    epic: Epic, server: LMServer, said: Script, llm: list[str]
-) -> None:
-    epic(*BUILD, *llm)
-    said.truth = {(TEXTS["casino"], TRAINS): Stance.SUPPORTS}
-    before = server.calls
-    result = epic("preferences", "me.epic", *llm, "add", TRAINS)
-
-    assert result.code == 0
-    assert re.search(r"language model +[1-9]\d* calls", result.out)
-    assert server.calls > before
-    assert {chunk for asked in said.asked[before:] for chunk in asked.chunks} <= set(TEXTS.values())
-    assert all(asked.preferences == (TRAINS,) for asked in said.asked[before:])
-    entry = entries()["casino", TRAINS]
-    assert (entry.stance, entry.instruction) == (Stance.SUPPORTS, instruction_for(TEXTS["casino"], TRAINS))
-    assert ("casino", CASINOS) in entries()
 
 
 def test_commands_that_ask_no_model_take_no_model(epic: Epic, llm: list[str]) -> None:
@@ -335,10 +295,9 @@ MANY = {f"n{number}": f"Hotel number {number} has an on-site casino." for number
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGINT to send")
 @pytest.mark.usefixtures("sigint")
-@pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
-    epic: Epic, tmp_path: Path, server: LMServer, said: Script, concurrency: int
+    epic: Epic, tmp_path: Path, server: LMServer, said: Script
 ) -> None:
     said.truth = {(text, CASINOS): Stance.CONFLICTS for text in MANY.values()}
     jsonl(Path("many.jsonl"), *({"text": text, "id": name} for name, text in MANY.items()))
@@ -353,7 +312,7 @@ def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
         return Reply(text=text, delay=600.0)
 
     server.answer = answer
-    options = ["--llm", "ollama:tiny", "--llm-url", server.url, "--concurrency", str(concurrency)]
+    options = ["--llm", "ollama:tiny", "--llm-url", server.url, "--concurrency", "3"]
     command = ["build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "many.jsonl", *options]
     with subprocess.Popen(
         [sys.executable, "-m", "epic_apps.cli.main", *command], cwd=tmp_path, stderr=subprocess.PIPE, encoding="utf-8"

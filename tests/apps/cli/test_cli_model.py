@@ -67,7 +67,7 @@ def test_the_model_does_what_a_command_can_use_it_for(
 def test_a_model_that_fails_is_named_where_a_fact_is_noted_or_a_proposal_accepted(
     epic: Epic, mind: Mind, llm: list[str]
 ) -> None:
-    epic("learn", "me.epic", "chat.json", *llm)
+    epic("import", "me.epic", "chat.json", *llm)
     mind.well = False
     noted = epic("note", "me.epic", "My rent is 900 euros.", *llm)
     assert noted.code == 0 and "did not say what a fact changes" in noted.err
@@ -112,12 +112,10 @@ def test_the_demo_runs_with_ones_own_model(epic: Epic, mind: Mind, llm: list[str
         assert {made.source for made in memory.preferences.expansions().values() if made is not None} == {"model"}
 
 
-def test_a_printed_configuration_names_the_model(epic: Epic) -> None:
-    result = epic(
-        "mcp", "me.epic", "--print-config", "cursor", "--llm", "client", "--model-budget", "9", "--timeout", "5"
-    )
+def test_a_printed_configuration_names_the_model(epic: Epic, llm: list[str]) -> None:
+    result = epic("connect", "cursor", "me.epic", "--print", *llm, "--model-budget", "9", "--timeout", "5")
     arguments = json.loads(result.out)["mcpServers"]["epic-memory"]["args"]
-    assert arguments[-6:] == ["--timeout", "5.0", "--llm", "client", "--model-budget", "9"]
+    assert {*llm, "--timeout", "5.0", "--model-budget", "9"} < set(arguments)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +132,21 @@ def test_options_that_cannot_be(epic: Epic, mind: Mind, llm: list[str], command:
 
 @pytest.mark.parametrize(
     "command",
-    ["build", "add", "ask", "onboard", "learn", "proposals", "note", "fill", "retry", "mcp", "inspect", "demo"],
+    [
+        "build",
+        "add",
+        "ask",
+        "onboard",
+        "import",
+        "proposals",
+        "note",
+        "fill",
+        "retry",
+        "mcp",
+        "connect",
+        "inspect",
+        "demo",
+    ],
 )
 def test_every_command_that_can_use_a_model_takes_the_same_options(epic: Epic, command: str) -> None:
     shown = epic(command, "--help").out

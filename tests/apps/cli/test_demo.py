@@ -12,9 +12,7 @@ import pytest
 
 from epic_apps.cli.demo import demo_key, demo_preferences, demo_questions, run_demo
 from epic_apps.cli.printing import show
-from epic_apps.cli.sources import Sources
 from epic_memory import EpicMemory, Item, Stance
-from epic_memory.text.chunking import WordChunker
 
 DATA = files("epic_memory") / "data"
 
@@ -67,15 +65,3 @@ def test_it_shows_reasons_and_plain_retrieval_beside_the_memory(capsys: pytest.C
     readme = " ".join((Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8").split())
     told = re.search(r"in (\d) of 8 questions with these expansions, in (\d) of 8 without them, in (\d) of 8", readme)
     assert told is not None and told.groups() == printed.groups()
-
-
-def test_it_says_what_the_memory_does_without_the_bundled_expansions(
-    key: dict[tuple[str, int], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    show(*run_demo())
-    printed = re.search(r"(\d) times without what the language model wrote", capsys.readouterr().out)
-    with EpicMemory([preference.text for preference in demo_preferences()]) as memory:
-        memory.add(Sources([str(DATA / "corpus.jsonl")], chunker=WordChunker()))
-        first = [memory.search(question, k=1)[:1] for question in demo_questions()]
-    suits = [any(key.get((hit.item.id, n)) == "supports" for hit in hits) for n, hits in enumerate(first, start=1)]
-    assert printed is not None and int(printed[1]) == sum(suits)

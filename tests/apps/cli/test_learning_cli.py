@@ -1,9 +1,10 @@
-"""epic onboard, learn and proposals."""
+"""What the user says of themselves, on the command line: onboard, proposals, note, facts, fill and due."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,17 @@ import pytest
 from command_line import Epic, refused
 from epic_memory import EpicMemory
 
+ME = "me.epic"
+
 
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "me.epic")
+def epic(terminal: Epic) -> Epic:
+    return terminal
 
 
-def written(path: Path, content: object) -> str:
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    return str(path)
+def written(name: str, content: object) -> str:
+    Path(name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return name
 
 
 def typed(monkeypatch: pytest.MonkeyPatch, *answers: str | type[BaseException]) -> None:
@@ -34,85 +37,88 @@ def typed(monkeypatch: pytest.MonkeyPatch, *answers: str | type[BaseException]) 
     monkeypatch.setattr("builtins.input", read)
 
 
-def preferences(path: str) -> list[str]:
-    with EpicMemory.open(path) as memory:
+def preferences() -> list[str]:
+    with EpicMemory.open(ME) as memory:
         return [each.text for each in memory.preferences]
 
 
-def test_a_memory_without_preferences_says_what_would_bring_some(epic: Epic, path: str) -> None:
-    assert epic("onboard", path, "--answers", written(Path(path).with_name("none.json"), {})).code == 0
-    assert "It has no preferences to rank by: epic onboard" in epic("ask", path, "Where to?").out
-    epic("preferences", path, "add", "I love jazz.")
-    assert "no preferences" not in epic("ask", path, "Where to?").out
+def test_a_memory_says_what_would_bring_preferences_and_that_it_is_empty(epic: Epic) -> None:
+    assert epic("onboard", ME, "--answers", written("none.json", {})).code == 0
+    asked = epic("ask", ME, "How deep is the sea?").out
+    assert "It has no preferences to rank by: epic onboard" in asked and "Nothing in this memory yet" in asked
+    epic("preferences", ME, "add", "I avoid hotels with casinos.")
+    epic("note", ME, "The door code is 4471.")
+    asked = epic("ask", ME, "How deep is the sea?").out
+    assert "no preferences" not in asked and "Nothing relevant in this memory" in asked
+    assert "But you said: I avoid hotels with casinos." in epic("ask", ME, "Which hotel should I book?").out
 
 
-def test_a_chat_is_learnt_from_once_it_is_accepted(epic: Epic, path: str, tmp_path: Path) -> None:
-    chat = written(tmp_path / "chat.txt", "User: I'm allergic to peanuts. I love opera.\nAssistant: I hate opera.\n")
-    learnt = epic("learn", path, chat)
-    assert learnt.code == 0 and "2 of" not in learnt.out and "1 of them the user's own" in learnt.out
-    assert preferences(path) == []
-    ids = [line.split()[0] for line in epic("proposals", path).out.splitlines() if "add preference" in line]
+def test_a_chat_is_learnt_from_once_it_is_accepted(epic: Epic) -> None:
+    chat = written("chat.txt", "User: I'm allergic to peanuts. I love opera.\nAssistant: I hate opera.\n")
+    learnt = epic("import", ME, chat)
+    assert learnt.code == 0 and "2 proposals wait for you" in learnt.out
+    assert preferences() == []
+    ids = [line.split()[0] for line in epic("proposals", ME).out.splitlines() if "add preference" in line]
     assert len(ids) == 2
-    assert "accepted" in epic("proposals", path, "accept", ids[0], "--text", "No nuts for me").out
-    assert "rejected" in epic("proposals", path, "reject", "all").out
-    assert preferences(path) == ["No nuts for me"]
-    assert "0 proposals wait" in epic("proposals", path).out
-    assert "decided before" in epic("learn", path, chat).out
+    assert "accepted" in epic("proposals", ME, "accept", ids[0], "--text", "No nuts for me").out
+    assert "rejected" in epic("proposals", ME, "reject", "all").out
+    assert preferences() == ["No nuts for me"]
+    assert "0 proposals wait" in epic("proposals", ME).out
 
 
-def test_auto_and_the_name_of_the_user(epic: Epic, path: str, tmp_path: Path) -> None:
-    chat = written(tmp_path / "chat.json", [{"role": "Anna", "content": "I'm allergic to peanuts.", "name": "Anna"}])
-    assert "accepted  add preference" in epic("learn", path, chat, "--user", "anna", "--auto", "0.9").out
-    assert preferences(path) == ["I'm allergic to peanuts"]
+def test_answers_from_a_file(epic: Epic) -> None:
+    answers = written("answers.json", {"advice": "bold", "tone": "short"})
+    assert "2 answers are kept" in epic("onboard", ME, "--answers", answers).out
+    assert "0 answers are kept" in epic("onboard", ME, "--answers", answers).out
+    assert preferences() == ["I prefer advice that is bold", "I prefer answers that are short"]
 
 
-def test_answers_from_a_file(epic: Epic, path: str, tmp_path: Path) -> None:
-    answers = written(tmp_path / "answers.json", {"advice": "bold", "tone": "short"})
-    assert "2 answers are kept" in epic("onboard", path, "--answers", answers).out
-    assert "0 answers are kept" in epic("onboard", path, "--answers", answers).out
-    assert preferences(path) == ["I prefer advice that is bold", "I prefer answers that are short"]
+def test_answers_at_a_terminal(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed(monkeypatch, "", "short", "y", "b", "long", "I like long answers", KeyboardInterrupt)
+    assert epic("onboard", ME).code == 130  # what was answered is kept
+    typed(monkeypatch, "bold", "y", "", "")
+    assert "1 answers are kept" in epic("onboard", ME).out
+    kept = ["I prefer answers that are short", "I like long answers", "I prefer advice that is bold"]
+    assert sorted(preferences()) == sorted(kept)
 
 
-def test_answers_at_a_terminal(epic: Epic, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    typed(monkeypatch, "", "short", "y", "b", "long", "I like long answers", "", "")
-    assert "2 answers are kept" in epic("onboard", path).out
-    assert preferences(path) == ["I prefer answers that are short", "I like long answers"]
+def test_what_cannot_be_is_said(epic: Epic) -> None:
+    refused(epic("onboard", ME, "--answers", written("a.json", {"nonsense": "x"})), "nonsense")
+    refused(epic("onboard", ME, "--answers", written("b.json", "{")), "b.json")
+    refused(epic("proposals", ME), "no memory at")  # a name that was mistyped makes no file
+    assert not Path(ME).exists()
+    epic("onboard", ME, "--answers", written("none.json", {}))
+    refused(epic("proposals", ME, "accept", "abc"), "abc")
+    refused(epic("proposals", ME, "accept"), "all")
+    refused(epic("note", ME, ""), "is empty")
 
 
-def test_an_interruption_keeps_what_was_answered(epic: Epic, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    typed(monkeypatch, "bold", "y", KeyboardInterrupt)
-    assert epic("onboard", path).code == 130
-    assert preferences(path) == ["I prefer advice that is bold"]
+def test_notes_show_what_they_change_are_undone_and_forgotten(epic: Epic) -> None:
+    EpicMemory.open(ME, []).close()
+    shown = epic("note", ME, "I live in Porto.", "We moved to Braga.").out
+    assert "insert: I live in Porto." in shown and "replace: We moved to Braga. (before: I live in Porto.)" in shown
+    listed = epic("facts", ME, "--history").out
+    assert "We moved to Braga." in listed and "insert: I live in Porto." in listed
+    assert "I live in Porto." in epic("facts", ME, "--undo", "2").out.splitlines()[-1]
+    assert epic("note", ME, "My car is a Skoda.", "I sold my car.").code == 0
+    (line,) = [line for line in epic("facts", ME, "--history").out.splitlines() if "end: I sold my car." in line]
+    ended = line.rstrip("]").split(", ")[-1]
+    assert epic("forget", ME, ended).code == 0
+    assert "Skoda" not in epic("facts", ME, "--history").out
 
 
-def test_questions_of_ones_own(epic: Epic, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions = written(
-        tmp_path / "q.json", [{"id": "a", "category": "Food", "text": "What not?", "sentence": "No {}"}]
-    )
-    typed(monkeypatch, "liver", "y")
-    assert "1 answers are kept" in epic("onboard", path, "--questions", questions).out
-    assert preferences(path) == ["No liver"]
-
-
-def test_what_cannot_be_is_said(epic: Epic, path: str, tmp_path: Path) -> None:
-    refused(epic("onboard", path, "--answers", written(tmp_path / "a.json", {"nonsense": "x"})), "nonsense")
-    refused(epic("onboard", path, "--answers", written(tmp_path / "b.json", "{")), "b.json")
-    refused(epic("learn", path, str(tmp_path / "missing.json")), "missing.json")
-    refused(epic("learn", path, written(tmp_path / "c.json", "[")), "c.json")
-    refused(epic("proposals", path), "no memory at")  # a name that was mistyped makes no file
-    assert not Path(path).exists()
-    epic("onboard", path, "--answers", written(tmp_path / "none.json", {}))
-    refused(epic("proposals", path, "accept", "abc"), "abc")
-    refused(epic("proposals", path, "accept"), "all")
-    refused(epic("learn", path, written(tmp_path / "d.json", []), "--auto", "7"), "auto")
-
-
-def test_a_question_is_no_command_to_a_terminal(
-    epic: Epic, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    questions = written(tmp_path / "q.json", [{"id": "a", "category": "\x1b[2J", "text": "\x1b[31mWhat not?"}])
-    prompts: list[str] = []
-    monkeypatch.setattr("builtins.input", lambda prompt: prompts.append(prompt) or "")
-    shown = epic("onboard", path, "--questions", questions)
-    assert shown.code == 0 and "What not?" in prompts[0]
-    assert "\x1b" not in shown.out + "".join(prompts)
+def test_a_form_is_filled_in_and_days_are_listed(epic: Epic) -> None:
+    soon = date.today() + timedelta(days=5)
+    with EpicMemory.open(ME, ["I avoid hotels with casinos."]) as memory:
+        memory.facts.add("I was born on 12 August 1986.")
+        memory.facts.add(f"The exam is on {soon}.")
+    form = written("form.json", {"fields": [{"name": "born", "type": "date"}, {"name": "blood_type"}]})
+    shown = epic("fill", ME, form).out
+    assert "born: 1986-08-12" in shown and '"I was born on 12 August 1986."' in shown
+    assert "blood_type: (nothing relevant is known)" in shown and "1 of 2 fields filled in." in shown
+    assert [each["value"] for each in json.loads(epic("fill", ME, form, "--json").out)] == ["1986-08-12", None]
+    for wrong in (ME, written("deep.json", "[" * 100_000)):
+        assert epic("fill", ME, wrong).code == 2
+    assert f"{soon}  The exam" in epic("due", ME).out
+    assert "No fact names a day" in epic("due", ME, "--before", str(soon)).out
+    assert epic("due", ME, "--before", "soon").code == 2

@@ -42,7 +42,7 @@ def test_what_a_command_prints_is_json_if_that_is_asked_for(epic: Epic, command:
     assert result.out.isascii() and "\x1b" not in result.out
 
 
-def test_add_list_show_and_namespaces(epic: Epic) -> None:
+def test_add_list_explain_and_namespaces(epic: Epic) -> None:
     added = epic("add", "me.epic", "The Palms is a hotel with a casino.", "Water is wet.")
     listed = epic("list", "me.epic").out
 
@@ -50,13 +50,13 @@ def test_add_list_show_and_namespaces(epic: Epic) -> None:
     assert re.search(r"^inn +The Desert Inn is a hotel with a casino\. +I avoid hotels with casinos\.$", listed, re.M)
     assert re.search(r"^note +The square root of two is no fraction\. +its text only", listed, re.M)
     assert epic("list", "me.epic", "-n", "1").out.rstrip().endswith("The newest 1 of 4 items; --limit 0 lists all.")
-    shown = epic("show", "me.epic", "inn").out
+    shown = epic("explain", "me.epic", "inn").out
     assert TEXTS["inn"] in shown and re.search(r"^place +inn", shown, re.M)
     assert epic("add", "me.epic", "--namespace", "other", "Tea.").code == 0
     assert epic("namespaces", "me.epic").out == "default\nother\n"
 
 
-@pytest.mark.parametrize("command", ["show", "explain", "forget"])
+@pytest.mark.parametrize("command", ["explain", "forget"])
 def test_an_unknown_id_is_answered_with_those_like_it(epic: Epic, command: str) -> None:
     refused(epic(command, "me.epic", "in"), "Did you mean inn?")
     refused(epic(command, "me.epic", "nothing-like-it"), "nothing-like-it")
@@ -64,20 +64,20 @@ def test_an_unknown_id_is_answered_with_those_like_it(epic: Epic, command: str) 
 
 def test_an_unknown_id_among_known_ones_is_the_one_that_is_named(epic: Epic) -> None:
     refused(epic("forget", "me.epic", "inn", "not"), "Did you mean note?")
-    assert epic("show", "me.epic", "inn").code == 0
+    assert epic("explain", "me.epic", "inn").code == 0
 
 
 def test_colour_is_for_a_terminal_that_wants_it(
     epic: Epic, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b[" not in epic("show", "me.epic", "inn").out
+    assert "\x1b[" not in epic("explain", "me.epic", "inn").out
     with monkeypatch.context() as terminal:
         terminal.setenv("TERM", "xterm-256color")
         terminal.setattr("rich.console.Console.is_terminal", True)
-        assert "\x1b[1;36minn\x1b[0m" in epic("show", "me.epic", "inn").out
+        assert "\x1b[1;36minn\x1b[0m" in epic("explain", "me.epic", "inn").out
         terminal.setenv("NO_COLOR", "1")
-        assert "\x1b[1;36m" not in epic("show", "me.epic", "inn").out
+        assert "\x1b[1;36m" not in epic("explain", "me.epic", "inn").out
 
 
 def test_a_reason_has_the_sign_and_the_colour_of_its_stance(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_a_long_text_is_cut_where_many_are_shown_and_whole_where_one_is(epic: Ep
         memory.add([Item(id="long", text=text)])
     asked = epic("ask", "me.epic", "hotel with a casino").out
     assert f"… ({len(text):,} characters)" in asked and max(map(len, asked.splitlines())) < 2100
-    assert text.rstrip() in epic("show", "me.epic", "long").out
+    assert text.rstrip() in epic("explain", "me.epic", "long").out
 
 
 @pytest.mark.skipif(os.name != "posix", reason="closes descriptors in a shell")

@@ -207,14 +207,6 @@ def test_a_damaged_document_is_reported_and_the_rest_is_read(tmp_path: Path, nam
     assert name in sources.failures[0] and len(sources.failures[0]) < 500
 
 
-def test_a_cut_pdf_does_not_stop_the_rest(tmp_path: Path) -> None:
-    whole = pdf(tmp_path / "a.pdf", "One.", "Two.").read_bytes()
-    for length in range(0, len(whole), len(whole) // 12):
-        (tmp_path / "a.pdf").write_bytes(whole[:length])
-        sources = Sources([tmp_path / "a.pdf"])
-        assert list(sources) or sources.failures or sources.skipped
-
-
 def message(subject: str, text: str) -> EmailMessage:
     made = EmailMessage()
     made["Subject"], made["From"], made["To"] = subject, "Inês <ines@example.org>", "me@example.org"

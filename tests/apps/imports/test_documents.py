@@ -139,7 +139,7 @@ def test_bookmarks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("sender", "text", "origin"), table(__file__, "mails"))
 def test_mails(tmp_path: Path, sender: str, text: str, origin: str) -> None:
     (tmp_path / "a.eml").write_text(MAIL.format(sender, text), encoding="utf-8")
-    (made,) = items_of(tmp_path, user=["ann@example.org"]).values()
+    (made,) = items_of(tmp_path, user=["ann@example.org", "Ann"]).values()
     assert made.metadata["origin"] == origin and made.metadata["time"].startswith("2024-05-01")
 
 

@@ -89,11 +89,8 @@ def read_ics(path: Path) -> Iterator[Section | Left]:
     except _BROKEN as error:
         pieces = _pieces(content.decode("utf-8-sig", "replace"))
         for number, piece in enumerate(pieces, start=1):
-            readable, left = _readable(piece)
-            if left:
-                yield Left(f"{path}, entry {number}: {left} lines cannot be read")
             try:
-                entries += _entries(calendar_of.from_ical(readable, multiple=True))
+                entries += _entries(calendar_of.from_ical(piece, multiple=True))
             except _BROKEN as reason:
                 yield Left(f"{path}, entry {number} cannot be read ({str(reason)[:200]})")
         if not entries:
@@ -124,17 +121,6 @@ def _pieces(text: str) -> list[str]:
             pieces.append("\r\n".join(["BEGIN:VCALENDAR", *lines, "END:VCALENDAR", ""]))
             kind = ""
     return pieces
-
-
-def _readable(piece: str) -> tuple[str, int]:
-    """Return an entry without the lines that are none, and how many those were."""
-    kept, left = [], 0
-    for line in library("icalendar.parser", _EXTRA).Contentlines.from_ical(piece):
-        try:
-            kept += [line] if line and line.parts() else []
-        except ValueError:
-            left += 1
-    return "".join(f"{line}\r\n" for line in kept), left
 
 
 def _entry(entry: Any, path: Path) -> Section | Left:
