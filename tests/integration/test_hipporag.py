@@ -441,8 +441,6 @@ def test_a_graph_of_another_memory_is_not_emptied_unasked(make: Make, tmp_path: 
         with pytest.raises(InvalidInputError, match=r"none of the 2 passages .* update\(\) takes them out"):
             call()
     assert texts(rag) == {SOLD, FARM}
-    again = make.epic(hipporag=make.raw("kept"), instructions="index")
-    assert again.index([SOLD, FARM]).removed == 2  # as they are indexed in another form
     assert rag.memory.items()
     report = make.epic(rag.memory, make.raw("kept")).update()
     assert (report.removed, report.indexed) == (2, 1)
@@ -690,22 +688,6 @@ def test_a_calls_preferences_are_the_only_ones_spoken_of(make: Make, script: Scr
     assert "Guidance" not in script.read[-1]
 
 
-def test_indexed_instructions_are_not_in_what_comes_back(make: Make) -> None:
-    rag = make.epic(keeping([VEGAN]), instructions="index")
-    rag.index(DOCS)
-    assert texts(rag) == {f"Think of {VEGAN}: {text}\n\n{text}" for text in DOCS}
-    (solution,), recall = rag.retrieve(["What goes into the soup?"], gold_docs=[[SOUP]])
-    assert set(solution.docs) == set(DOCS)
-    assert recall["Recall@5"] == 1.0
-    assert rag.search("Soup?")[0].instructions
-    rag.delete([SOUP])
-    assert SOUP not in {item.text for item in rag.memory.items()}
-    assert len(texts(rag)) == 2
-    rag.memory.preferences.replace(VEGAN, GARDEN)
-    rag.update()
-    assert texts(rag) == {f"Think of {GARDEN}: {text}\n\n{text}" for text in (SOLD, FARM)}
-
-
 def test_hits_say_what_is_known(make: Make) -> None:
     rag = make.epic()
     rag.index([Item(id="soup", text=SOUP, metadata={"source": "notes.md"}), SOLD])
@@ -761,7 +743,6 @@ def test_bad_input_is_named(make: Make) -> None:
         ({"hipporag": object()}, "no HippoRAG 2 instance"),
         ({"memory": "me.epic"}, "must be an EpicMemory"),
         ({"instructions": "some"}, "instructions knows"),
-        ({"floor": 2.0}, "floor must be"),
         ({"extractor": PhraseExtractor}, "extractor must be"),
     ]:
         given = {"hipporag": raw, "memory": keeping(), **arguments}

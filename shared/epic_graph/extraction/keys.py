@@ -31,25 +31,14 @@ _YO = "\u0435\u0308", "\u0435"  # Cyrillic io is often written without its dots
 _WORD = re.compile(rf"[^\W_][^\W_{MARKS}]*(?:[{MARKS}]+[^\W_]*)*(?:\+\+|#)?")
 _INITIALS = re.compile(r"(?<![^\W_])((?:[^\W\d_]\.){1,9}[^\W\d_])\b\.?")
 _POSSESSIVE = re.compile(r"(?<=[^\W_])'s?(?![^\W_])")
-_ELISION = re.compile(r"(?<![^\W_])l'(?=[^\W\d_]{2})")
 _ARTICLES = frozenset({"the", "a", "an"})
 _PLAIN = re.compile(r"[a-z]{4,}")
-_IRREGULAR = {
-    "children": "child", "women": "woman", "feet": "foot", "teeth": "tooth", "geese": "goose", "mice": "mouse",
-    "knives": "knife", "leaves": "leaf", "wolves": "wolf", "shelves": "shelf", "loaves": "loaf", "halves": "half",
-    "thieves": "thief", "wives": "wife", "calves": "calf", "scarves": "scarf", "hooves": "hoof", "elves": "elf",
-    "lives": "life", "lenses": "lens", "buses": "bus", "gases": "gas", "viruses": "virus", "choruses": "chorus",
-    "potatoes": "potato", "tomatoes": "tomato", "heroes": "hero", "echoes": "echo", "mangoes": "mango",
-    "volcanoes": "volcano", "mosquitoes": "mosquito", "churches": "church", "beaches": "beach",
-    "analyses": "analysis", "crises": "crisis", "bases": "base",
-}  # fmt: skip
 # Words that only look like plurals, among them family names made of a first name and an s.
 _WHOLE = word_set(
     "news lens series species chess mars texas wales athens brussels naples swiss christmas alas atlas bias canvas"
     " chaos cosmos gas pancreas whereas always perhaps adams williams roberts peters stevens edwards richards"
     " phillips philips daniels matthews andrews rogers evans owens jacobs abrahams michaels charles james jones"
 )
-_KEEP_IE = word_set("movies cookies pies ties lies zombies selfies brownies smoothies hoodies prairies genies pixies")
 _KOREAN = re.compile("[\uac00-\ud7a3]{3,}")
 _PARTICLES = (
     "에서는", "에서도", "으로는", "으로도", "에게서", "이라는",
@@ -57,8 +46,6 @@ _PARTICLES = (
     "은", "는", "이", "가", "을", "를", "의", "에", "로", "와", "과", "도", "만", "랑",
 )  # fmt: skip
 _MOST_PARTICLES = 4
-# The other particles are also common endings of nouns.
-_PLAIN_PARTICLES = tuple(one for one in _PARTICLES if len(one) > 1 or one in "은는을를의에")
 
 
 @lru_cache(maxsize=65536)
@@ -79,19 +66,11 @@ def entity_key(name: str) -> str:
     if "." in text:
         text = _INITIALS.sub(lambda initials: initials[1].replace(".", ""), text)
     if "'" in text:
-        text = _POSSESSIVE.sub("", _ELISION.sub("", text)).replace("'", "")
+        text = _POSSESSIVE.sub("", text).replace("'", "")
     words = _WORD.findall(text.replace("&", " and "))
     if len(words) > 1 and words[0] in _ARTICLES:
         del words[0]
     return " ".join(map(_folded, words))
-
-
-def without_particle(word: str) -> str:
-    """Return a Korean word without its case particle, if that is unambiguous; any other word unchanged."""
-    if _KOREAN.fullmatch(word):
-        ending = next((one for one in _PLAIN_PARTICLES if word.endswith(one) and len(word) - len(one) >= 2), "")
-        return word.removesuffix(ending)
-    return word
 
 
 def _folded(word: str) -> str:
@@ -106,12 +85,12 @@ def _folded(word: str) -> str:
 
 
 def _singular(word: str) -> str:
-    if word in _WHOLE or word in _IRREGULAR:
-        return _IRREGULAR.get(word, word)
+    if word in _WHOLE:
+        return word
     if word.endswith("men"):
         return word[:-2] + "an"
     if word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        if word.endswith("ies") and len(word) > 4 and word not in _KEEP_IE:
+        if word.endswith("ies") and len(word) > 4:
             return word[:-3] + "y"
         word = word[:-1]
     # "benches" and "bench", "caches" and "cache": all lose the final e.

@@ -1,12 +1,10 @@
 """Tags: one letter for a word's possible role in a phrase; phrases are patterns in a sentence's letters.
 
-C  part of a name             N  noun, or unknown           F  function word
-S  C or N, Q  C or G, Z  W    A  vague noun                 D  determiner      H  "the"
-   (a sentence begins there)  W  noun or verb               P  preposition     O  "of", "van", ... in names
-M  month or weekday           G  generic: "old"             T  a verb follows  B  form of "to be"
-E  epithet: "the Elder"       J  adjective by its ending    V  verb            #  number, Y  year
-U  of another language        I  ends in -ing               '  possessive      .  no phrase crosses it
-X  run of text without spaces
+C  part of a name                        N  noun, or unknown     V  verb, T  a verb follows, B  form of "to be"
+S  C or N (a sentence begins there)      W  noun or verb         O  "of", "van", ... in names, H  "the"
+Z  W (a sentence begins there)           I  ends in -ing         #  number, Y  year, M  month or weekday
+U  of another language                   '  possessive           F  of no phrase
+X  run of text without spaces                                    .  no phrase crosses it
 """
 
 from __future__ import annotations
@@ -15,43 +13,52 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from epic_graph.extraction import word_lists as known
-from epic_graph.extraction.function_words import LANGUAGES
+from epic_memory.text.phrases import sections, word_set
 
+_LISTS = {name: word_set(*lines) for name, lines in sections("english", "epic_graph").items()}
+_LANGUAGES = {code: word_set(*lines) for code, lines in sections("function_words", "epic_graph").items()}
+TITLES = _LISTS["TITLES"]
+KINDS = _LISTS["KINDS"] | TITLES
 _LATIN = re.compile(r"[A-Za-z\u00aa-\u024f]")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
 _ORDINAL = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|[a-z])?", re.I)
-_ADJECTIVE = re.compile(r".{2,}(?:ous|ful|less|able|ible|est|like|wards?|-.{0,40}ed)")
+_PARTICIPLES = ("ting", "ding", "ring", "ning", "ted", "ded", "red", "ned", "hed", "sed")
+# "will not touch", "to really like"
+_BETWEEN = frozenset({"not", "never", "also", "always", "just", "even", "really"})
 # A longer string is not a word; German and Finnish words stay below it.
 _LONGEST_WORD = 80
-_NUMERAL = re.compile("(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)-")
 # After these marks a sentence begins anew.
 _OPENS = frozenset(':;“"«„([–—•*#>|「『《-')
-_KINDS: dict[str, str] = {}
+
+
+def _forms(verb: str) -> list[str]:
+    """Return a verb with its regular endings but -ing: activities count as things."""
+    if verb.endswith("y") and verb[-2] not in "aeou":
+        return [verb, verb[:-1] + "ies", verb[:-1] + "ied"]
+    third = verb + ("es" if verb.endswith(("s", "sh", "ch", "x", "z", "o")) else "s")
+    return [verb, third, verb.removesuffix("e") + "ed", verb + verb[-1] + "ed"]
+
+
+_EITHER = {form for verb in _LISTS["NOUNS_TOO"] for form in _forms(verb)[:2]}
+_VERBS = {form for verb in _LISTS["VERBS"] for form in _forms(verb)} - _EITHER | _LISTS["IRREGULAR"] | _LISTS["LIGHT"]
+_LETTER_OF: dict[str, str] = {}
 # Later entries take precedence.
 for _letter, _words in (
-    ("A", known.VAGUE), ("W", known.EITHER), ("G", known.GENERIC | known.COMPASS), ("V", known.VERBS | known.LIGHT),
-    ("F", known.FUNCTION - {"of"}), ("P", known.PREPOSITIONS), ("D", known.DETERMINERS), ("T", known.BEFORE_VERB),
-    ("B", known.BE), ("O", frozenset({"of"})), ("H", frozenset({"the"})),
+    ("N", _LISTS["NOUNS"]), ("W", _EITHER), ("F", _LISTS["VAGUE"] | _LISTS["GENERIC"]), ("V", _VERBS),
+    ("F", _LISTS["FUNCTION"]), ("T", _LISTS["BEFORE_VERB"]), ("B", _LISTS["BE"]), ("O", {"of"}), ("H", {"the"}),
 ):  # fmt: skip
-    _KINDS.update(dict.fromkeys(_words, _letter))
-_LANGUAGES_OF: dict[str, tuple[str, ...]] = {}
-for _name, _words in {"en": known.FUNCTION | known.BE | known.BEFORE_VERB, **LANGUAGES}.items():
-    for _word in _words:
-        _LANGUAGES_OF[_word] = (*_LANGUAGES_OF.get(_word, ()), _name)
-# Function words of scripts other than English's, which can occur in a text of any language.
-_OTHER_SCRIPTS = frozenset(word for word in _LANGUAGES_OF if not _LATIN.match(word))
+    _LETTER_OF.update(dict.fromkeys(_words, _letter))
+_ENGLISH = _LISTS["FUNCTION"] | _LISTS["BE"] | _LISTS["BEFORE_VERB"]
+_LANGUAGES_OF: dict[str, list[str]] = {}
+for _name, _function_words in {"en": _ENGLISH, **_LANGUAGES}.items():
+    for _word in _function_words:
+        _LANGUAGES_OF.setdefault(_word, []).append(_name)
 
 
 def says_something(word: str) -> bool:
     """Tell whether a word can be a name by itself."""
     lower = plain(word)
-    return len(word) > 1 and lower not in known.TITLES and _KINDS.get(lower, "C") not in "AGVM"
-
-
-def noun_letter(word: str) -> str:
-    """Return the letter of a noun: "A" for a vague one, else "N"."""
-    return "A" if plain(word) in known.VAGUE else "N"
+    return len(word) > 1 and lower not in TITLES | _LISTS["MONTHS"] and _LETTER_OF.get(lower, "C") not in "FV"
 
 
 def is_plural(word: str) -> bool:
@@ -61,22 +68,7 @@ def is_plural(word: str) -> bool:
 
 def is_function(lower: str) -> bool:
     """Tell whether a lower-case word is a function word of English."""
-    return lower in known.FUNCTION
-
-
-def function_words_only(words: Sequence[str]) -> bool:
-    """Tell whether all words are function words, of any known language."""
-    return all(plain(word) in _LANGUAGES_OF for word in words)
-
-
-def reader_of(words: Sequence[str]) -> Reader:
-    """Return the reader that assigns letters to the words of a text."""
-    lower = [plain(word) for word in words]
-    language = _language(lower)
-    capital = sum(word[0].isupper() for word in words)
-    # In a headline, or in a text all in capitals, capitals mean nothing.
-    cased = len(words) < 8 or capital * 4 < len(words) * 3
-    return Reader(cased) if language == "en" else _Other(language, cased)
+    return lower in _LISTS["FUNCTION"]
 
 
 def plain(word: str) -> str:
@@ -89,121 +81,89 @@ def _language(words: Sequence[str]) -> str:
     """Return the language with the most function words; without any, English if few and ASCII words, else ""."""
     hits = Counter(language for word in words for language in _LANGUAGES_OF.get(word, ()))
     if hits:
-        most = max(hits.values())
-        return next(language for language in ("en", *LANGUAGES) if hits[language] == most)
+        return max(("en", *_LANGUAGES), key=hits.__getitem__)
     return "en" if len(words) < 6 and all(map(str.isascii, words)) else ""
 
 
-class Reader:
-    """Tagger of English words, which assigns their letters one after the other."""
+class Tagger:
+    """Tagger of the words of a text, one after the other; of a language but English the function words are known.
 
-    language = "en"
+    Args:
+        words: All words of the text.
+    """
 
-    def __init__(self, cased: bool) -> None:
-        self._cased = cased
+    def __init__(self, words: Sequence[str]) -> None:
+        self._language = _language([plain(word) for word in words])
+        # In a headline, or in a text all in capitals, capitals mean nothing.
+        self._cased = len(words) < 8 or sum(word[0].isupper() for word in words) * 4 < len(words) * 3
         self.start()
 
     def start(self) -> None:
         """Begin a sentence."""
-        self._first, self._last, self._named = True, ".", False
+        self._first, self._last = True, "."
 
-    def sign(self, kind: str, said: str) -> str:
+    def sign(self, kind: str, text: str) -> str:
         """Return the letter of a token that is not a word."""
-        if kind == "mark":
-            self._first |= said in _OPENS
-            letter = "."
-        elif kind == "number":
-            letter = "Y" if _YEAR.fullmatch(said) else "#"
+        if kind == "number":
+            letter = "Y" if _YEAR.fullmatch(text) else "#"
         else:
             letter = {"run": "X", "short": "C", "initials": "C"}.get(kind, ".")
-            if kind == "short" and said.lower() in ("no", "vs", "etc", "approx", "ca"):
-                letter = "."
-        self._first &= letter == "."
+        self._first = letter == "." and (self._first or text in _OPENS)
         self._last = letter
         return letter
 
-    def letter(self, word: str, lower: str) -> str:
+    def word(self, word: str) -> str:
         """Return the letter of a word."""
         first, self._first = self._first, False
+        lower = plain(word)
         if len(lower) > _LONGEST_WORD:
             letter = "."
-        elif lower in known.EPITHETS and self._named and self._last == "H":
-            letter = "E"
+        elif self._language != "en":
+            letter = self._foreign(word, lower, first)
         else:
             letter = self._capital(lower, first) if self._cased and word[0].isupper() else self._lower(lower)
-        # After a name, or a name and "the", an epithet may follow.
-        self._named = letter in ("C", "S") or (letter == "H" and self._last in ("C", "S"))
-        # "will not touch", "to really like"
-        if not (self._last == "T" and lower in ("not", "never", "also", "always", "just", "even", "really")):
+        if self._last != "T" or lower not in _BETWEEN:
             self._last = letter
         return letter
 
     def _capital(self, lower: str, first: bool) -> str:
-        if lower in known.MONTHS:
+        if lower in _LISTS["MONTHS"]:
             return "M"
         if len(lower) == 1:
             return "#" if self._last == "C" else "F"
         if not first:
             # "the Old Man", but not "from the BBC The"
-            return self._lower(lower) if lower in known.FUNCTION and lower not in known.SENTENCE_NAMES else "C"
-        kind = _KINDS.get(lower)
-        if lower in known.SENTENCE_NAMES or kind == "A":
-            return "S"
-        if kind is None:
-            kind = self._lower(lower) if lower[-3:] in ("ing", "ted", "ded", "red", "ned", "hed", "sed") else "S"
-            return "S" if kind == "N" else kind
-        return {"W": "Z", "G": "Q"}.get(kind, kind)
+            return self._lower(lower) if is_function(lower) else "C"
+        is_known = lower in _LETTER_OF or lower.endswith(_PARTICIPLES)
+        return {"W": "Z", "N": "S"}.get(letter := self._lower(lower), letter) if is_known else "S"
 
     def _lower(self, lower: str) -> str:
-        kind = _KINDS.get(lower)
-        if kind is not None:
-            if kind in "AW" and self._last == "T":
-                return "V"
-            return kind
-        if lower in known.CONNECTORS:
+        letter = _LETTER_OF.get(lower)
+        if letter is not None:
+            return "V" if letter == "W" and self._last == "T" else letter
+        if lower in _LISTS["CONNECTORS"]:
             return "O"
         if not _LATIN.match(lower):
             if lower[0].isdigit():
                 return "#" if _ORDINAL.fullmatch(lower) else "N"
-            return "F" if lower in _OTHER_SCRIPTS or len(lower) < 2 else "U"
-        if len(lower) < 3:
+            return "F" if lower in _LANGUAGES_OF or len(lower) < 2 else "U"
+        if len(lower) < 3 or lower.endswith("ly"):
             return "F"
-        if self._last == "T":
+        if self._last == "T" or lower.endswith("ed"):
             return "V"
-        if _NUMERAL.match(lower):
-            return "#"
-        ending = lower[-3:]
-        if ending.endswith("ly") and lower not in known.NOT_ADVERBS:
-            return "F"
-        if _ADJECTIVE.fullmatch(lower) and lower not in known.NO_ADJECTIVE:
-            return "J"
-        if ending.endswith("ed") and lower not in known.NOT_PARTICIPLES:
-            return "V"
-        if ending == "ing" and lower not in known.NOT_GERUNDS and len(lower) > 5:
+        if lower.endswith("ing") and len(lower) > 5:
             return "F" if self._last == "B" else "I"
         return "N"
 
-
-class _Other(Reader):
-    """Tagger of the words of another language, of which only the function words are known."""
-
-    def __init__(self, language: str, cased: bool) -> None:
-        self.language = language
-        self._function = LANGUAGES.get(language, frozenset())
-        # German capitalises nouns, so in a cased text words in lower case are not nouns.
-        self._nouns_only = language == "de" and cased
-        super().__init__(cased)
-
-    def letter(self, word: str, lower: str) -> str:
-        """Return the letter of a word."""
-        first, self._first = self._first, False
-        if len(lower) > _LONGEST_WORD:
-            return "."
-        if lower in self._function or lower.rstrip("'\u2019") in self._function:
-            return "O" if lower in known.CONNECTORS and not first else "F"
-        if lower in _OTHER_SCRIPTS or lower[0].isdigit():
+    def _foreign(self, word: str, lower: str, first: bool) -> str:
+        if lower in _LANGUAGES.get(self._language, ()):
+            return "O" if lower in _LISTS["CONNECTORS"] and not first else "F"
+        is_latin = _LATIN.match(lower)
+        if lower[0].isdigit() or (not is_latin and lower in _LANGUAGES_OF):
             return "#" if lower[0].isdigit() else "F"
+        # German capitalises nouns, so in a cased text words in lower case are not nouns.
+        only_capitals = self._language == "de" and self._cased
         if self._cased and word[0].isupper() and len(word) > 1:
-            return "S" if first and not self._nouns_only else "C"
-        shortest = 4 if _LATIN.match(lower) else 3 if "\u0370" <= lower[0] < "\u0530" else 2
-        return "F" if self._nouns_only or len(lower) < shortest else "U"
+            return "S" if first and not only_capitals else "C"
+        shortest = 4 if is_latin else 3 if "\u0370" <= lower[0] < "\u0530" else 2
+        return "F" if only_capitals or len(lower) < shortest else "U"

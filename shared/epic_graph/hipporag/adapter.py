@@ -29,10 +29,9 @@ from epic_memory.runtime.effects import in_thread
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.types import FloatArray, Hits, Item, Preference, checked_k, checked_text
 from epic_memory.types.modes import Mode, checked_mode
-from epic_memory.types.validation import checked_tau
 
-Instructions: TypeAlias = Literal["answer", "index", "off"]
-"""Where instructions go: to the model that answers, into the indexed text, or nowhere."""
+Instructions: TypeAlias = Literal["answer", "off"]
+"""Where instructions go: to the model that answers, or nowhere."""
 
 
 class Steering(TypedDict, total=False):
@@ -64,13 +63,9 @@ class EpicHippoRAG:
         memory: Preferences, coarse filter, verifier and steering, and the record of what is kept; in a file, if the
             graph is to be used again. Its own arguments `coarse`, `fine` and `steering` set the stages.
         instructions: "answer": the model that answers reads with each passage how to use it for this user; the text
-            alone is indexed and returned. "index": the instructions are also indexed in front of the text, so that it
-            is found by what it is good for; but the words of a preference become entities that link all passages kept
-            for it, which PageRank does not tell apart. "off": nowhere.
+            alone is indexed and returned. "off": it reads the text alone.
         extractor: Finds entities and facts: `PhraseExtractor()` asks no language model. Default: the instance's own
             language model and prompts, with answers that are read as JSON; HippoRAG evaluates them as Python.
-        floor: Cosine in [-1, 1], of the instance's embedding model, from which a preference steers a query. Default:
-            rel(p) decides (`epic_memory.steering.relevance`); in paper mode every preference steers.
 
     Raises:
         InvalidInputError: if `hipporag` is not a HippoRAG instance, `memory` not a memory, or another argument is
@@ -86,7 +81,6 @@ class EpicHippoRAG:
         *,
         instructions: Instructions = "answer",
         extractor: Extractor | None = None,
-        floor: float | None = None,
     ) -> None:
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"memory must be an EpicMemory, not {kind_of(memory)}.")
@@ -98,10 +92,9 @@ class EpicHippoRAG:
         self._memory = memory
         self._instructions: Instructions = instructions
         self._extractor = None if extractor is None else checked_extractor(extractor)
-        floor = None if floor is None else checked_tau(floor, "floor")
-        self._steerings = Steerings(HippoEncoder(hipporag), floor=floor)
+        self._steerings = Steerings(HippoEncoder(hipporag))
         self._lock = threading.RLock()
-        self._record = Record(self._instance, memory, instructed=instructions == "index")
+        self._record = Record(self._instance, memory)
         # How often each failed passage was tried again.
         self._attempts: dict[str, int] = {}
 
@@ -267,7 +260,7 @@ class EpicHippoRAG:
             preferences: Which of the memory's preferences steer in this call; an empty list for none.
 
         Returns:
-            The instance's solutions, whose `docs` are the user's texts (`hits` adds guidance); none for an empty store.
+            The instance's solutions (`hits` adds guidance); none for an empty store.
 
         Raises:
             InvalidInputError: for invalid queries, or an unknown mode.
@@ -361,29 +354,19 @@ class EpicHippoRAG:
         if options.get("num_to_retrieve") is not None:
             options["num_to_retrieve"] = checked_k(options["num_to_retrieve"], "num_to_retrieve")
         if gold is not None:
-            gold = _gold_docs(gold, len(asked))
+            options["gold_docs"] = _gold_docs(gold, len(asked))
         with self._lock:
             self._record.follow()
             if not self.hipporag.ready_to_retrieve:
                 self._index([], HippoReport())
-            mode = self.memory._session.settings.steering if steering is None else checked_mode(steering)
+            mode = self.memory.settings.steering if steering is None else checked_mode(steering)
             chosen = self._chosen(preferences)
             held = self.memory.preferences if chosen is None else chosen
             steered: dict[str, SteeredQuery] = {}
             steer = None if mode == "off" or not held else self._steer(held, mode, steered)
             reader = None if self._instructions == "off" else partial(self._with_guidance, under=_ids(chosen))
-            if gold is not None:
-                options["gold_docs"] = [[self._record.indexed(text) for text in texts] for texts in gold]
             with self._instance.asking(steer, reader):
-                result = getattr(self.hipporag, method)(asked, **options)
-            for number, solution in enumerate(result[0] if isinstance(result, tuple) else result):
-                items = [self._record.item(text) for text in solution.docs]
-                solution.docs = [
-                    text if item is None else item.text for text, item in zip(solution.docs, items, strict=True)
-                ]
-                if gold is not None and solution.gold_docs is not None:
-                    solution.gold_docs = gold[number]
-            return result, steered
+                return getattr(self.hipporag, method)(asked, **options), steered
 
     def _steer(
         self, preferences: Sequence[Preference], mode: Mode, steered: dict[str, SteeredQuery]

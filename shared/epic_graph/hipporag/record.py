@@ -17,13 +17,10 @@ from typing import Any
 from epic_graph.hipporag.instance import Instance, write_json
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.memory import EpicMemory
-from epic_memory.storage.tables.items import HeldItem
-from epic_memory.types import Hit, Item, MemoryEntry
+from epic_memory.types import Hit, Item
 from epic_memory.types.metadata import copied
 
 _VERSION = 1
-# The separator of an instruction and the text, if both are indexed.
-_GAP = "\n\n"
 
 
 class Record:
@@ -32,7 +29,6 @@ class Record:
     Args:
         instance: The instance with the passages.
         memory: The memory that decides.
-        instructed: Whether the instructions are indexed in front of the text.
 
     Attributes:
         failed: The passages without facts, because extraction failed: digest of the text to reason.
@@ -41,17 +37,15 @@ class Record:
         StoreError: if the file cannot be read, or is of another version.
     """
 
-    def __init__(self, instance: Instance, memory: EpicMemory, *, instructed: bool) -> None:
+    def __init__(self, instance: Instance, memory: EpicMemory) -> None:
         self._instance = instance
         self._memory = memory
         self._session = memory._session
-        self._instructed = instructed
         self._path = Path(instance.raw.working_dir) / "epic_passages.json"
-        # Marks of items, which identify version and form, to the digests of the texts that were indexed.
+        # Marks of items, which identify their versions, to the digests of the texts that were indexed.
         self._marks, self.failed = self._read()
-        # For passages from the memory: the item by the indexed text, and the indexed text by the item's text.
+        # For passages from the memory: the item by the indexed text.
         self._items: dict[str, Item] = {}
-        self._indexed: dict[str, str] = {}
         self._followed: object = None
         # Whether the memory was found to hold a passage of the graph, or the caller said that it is the one to follow.
         self._trusted = False
@@ -63,12 +57,8 @@ class Record:
         return digest_of(text) in self._marks.values()
 
     def item(self, text: str) -> Item | None:
-        """Return the item of a passage, given by the indexed text or the item's text."""
-        return self._items.get(self.indexed(text))
-
-    def indexed(self, text: str) -> str:
-        """Return the indexed text for an item's text."""
-        return text if text in self._items else self._indexed.get(text, text)
+        """Return the item of a passage, with the text that was indexed."""
+        return self._items.get(text)
 
     def hit(self, text: str, score: float = 0.0, *, under: Collection[str | None] | None = None) -> Hit:
         """Return a passage as a hit, with its entries under some preferences, given by their ids, or under all.
@@ -78,7 +68,8 @@ class Record:
         item = self.item(text)
         if item is None:
             return Hit(item=Item(text=text), score=score, tier="fallback")
-        entries = tuple(one for one in self._entries(item) if under is None or one.preference_id in under)
+        found = self._memory.file.entries([item.id]).get(item.id, ())
+        entries = tuple(one for one in found if under is None or one.preference_id in under)
         return Hit(item=replace(item, metadata=copied(item.metadata)), score=score, entries=entries)
 
     @property
@@ -91,7 +82,7 @@ class Record:
 
     def entering(self) -> dict[str, str]:
         """Return the texts to index for items that the memory holds and the graph is not known to hold, by marks."""
-        return {mark: self._text(one) for mark, one in self._held().items() if mark not in self._marks}
+        return {mark: item.text for mark, item in self._held().items() if mark not in self._marks}
 
     def enter(self, entered: Mapping[str, str]) -> None:
         """Record that passages are in the graph."""
@@ -121,7 +112,7 @@ class Record:
         kept = {mark: key for mark, key in self._marks.items() if mark in held and key in there}
         left = set(self._marks.values()) - set(kept.values())
         if given:
-            wanted = {self._text(one) for one in held.values()}
+            wanted = {item.text for item in held.values()}
             own = set(self._marks.values())
             left |= {key for key, text in there.items() if text in given and key not in own and text not in wanted}
         leaving = [there[key] for key in left if key in there]
@@ -133,10 +124,7 @@ class Record:
             self._marks = kept
             self._write()
         # Of items with the same text, the first.
-        self._items = {
-            there[key]: _as_indexed(held[mark].item, there[key], mark) for mark, key in reversed(kept.items())
-        }
-        self._indexed = {item.text: text for text, item in self._items.items()}
+        self._items = {there[key]: replace(held[mark], text=there[key]) for mark, key in reversed(kept.items())}
         self._followed = self._state()
         return len(leaving)
 
@@ -146,9 +134,7 @@ class Record:
         Raises:
             InvalidInputError: if it holds none of them.
         """
-        versions = {_version(mark) for mark in held}
-        known = any(_version(mark) in versions for mark in marks)
-        if marks and not (known or trusted or self._trusted):
+        if marks and not (trusted or self._trusted or set(marks) & set(held)):
             raise InvalidInputError(
                 f"This memory holds none of the {len(marks)} passages that came into the graph from a memory: it is"
                 " another one, or they were in a memory in RAM. Give the memory they came from,"
@@ -171,31 +157,12 @@ class Record:
         # The revision does not change when a preference expires.
         return self._memory.file.revision, tuple(preference.id for preference in self._memory.preferences)
 
-    def _held(self) -> dict[str, HeldItem]:
-        """Return the items held under a live preference, by their marks, which identify version and form."""
+    def _held(self) -> dict[str, Item]:
+        """Return the items held under a live preference, by their marks."""
         with self._session.lock, self._session.store.reading():
             space = self._session.space()
-            held = [one for row, one in self._session.store.items.held(space.namespace) if space.rows_of.get(row)]
-        return {_mark(one, self._instruction(one.item)): one for one in held}
-
-    def _text(self, one: HeldItem) -> str:
-        """Return the text to index for an item."""
-        text, instruction = one.item.text, self._instruction(one.item)
-        return f"{instruction}{_GAP}{text}" if instruction else text
-
-    def _instruction(self, item: Item) -> str:
-        """Return the instructions in front of the indexed text; empty if they are not indexed."""
-        entries = self._entries(item) if self._instructed else []
-        return "\n".join(entry.instruction for entry in entries if entry.instruction)
-
-    def _entries(self, item: Item) -> list[MemoryEntry]:
-        """Return an item's entries under live preferences; none if another thread has just forgotten it."""
-        with self._session.lock, self._session.store.reading():
-            space, store = self._session.space(), self._session.store
-            row = store.items.row(space.namespace, item.id)
-            entries = [] if row is None else store.entries.of_item(space.namespace, row)
-            live = {None, *(preference.id for preference in space.preferences)}
-        return [entry for entry in entries if entry.preference_id in live]
+            held = self._session.store.items.held(space.namespace)
+            return {one.digest.hex(): one.item for row, one in held if space.rows_of.get(row)}
 
     # the file
 
@@ -221,18 +188,3 @@ class Record:
 def digest_of(text: str) -> str:
     """Return a digest of a text, as hexadecimal digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _mark(one: HeldItem, instruction: str) -> str:
-    """Return a mark that changes with the text to be indexed; it ends with "/" if that is the item's own text."""
-    return f"{one.digest.hex()}/{digest_of(instruction) if instruction else ''}"
-
-
-def _version(mark: str) -> str:
-    """Return the part of a mark that identifies an item's version, whatever text is indexed for it."""
-    return mark.partition("/")[0]
-
-
-def _as_indexed(item: Item, text: str, mark: str) -> Item:
-    """Return the item with its whole text, if that was indexed."""
-    return replace(item, text=text) if mark.endswith("/") else item
