@@ -172,13 +172,15 @@ def measured(lives: Sequence[dict[str, Any]], ways: Sequence[str], *, show: bool
 
 def draw(made: dict[str, dict[str, float]], path: Path) -> None:
     figure, ((axes,),) = panels(1, (6.4, 4.2))
+    at: dict[tuple[float, float], list[str]] = {}
     for name, found in made.items():
-        x, y = found["silent turns with anything"], found["needed that come"]
-        axes.plot(x, y, "o", color="#0b6e4f" if name.startswith("epic") else "#6c757d")
-        left = x > 0.6
+        at.setdefault((found["silent turns with anything"], found["needed that come"]), []).append(name)
+    for point, names in at.items():
+        axes.plot(*point, "o", color="#0b6e4f" if names[0].startswith("epic") else "#6c757d")
+        left = point[0] > 0.6
         axes.annotate(
-            name,
-            (x, y),
+            "; ".join(names),
+            point,
             xytext=(-7 if left else 7, 0),
             textcoords="offset points",
             va="center",
