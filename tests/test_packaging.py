@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import math
 import re
 import subprocess
 import sys
@@ -112,10 +111,3 @@ def test_no_module_needs_a_system_of_its_own() -> None:
             names += [line.module or ""] if isinstance(line, ast.ImportFrom) else []
             found += [f"{file.name}: {name}" for name in names if name in OF_ONE_SYSTEM]
     assert not found
-
-
-def test_peers_are_measured_without_ram_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    from epic_eval import peers
-
-    monkeypatch.setitem(sys.modules, "resource", None)
-    assert math.isnan(peers.peak())

@@ -1,11 +1,10 @@
-"""Command line: epic eval run, table, peers and more; `epic eval MEMORY QUESTIONS` for one's own memory."""
+"""Command line: epic eval run, table and more; `epic eval MEMORY QUESTIONS` for one's own memory."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -41,7 +40,7 @@ from epic_memory.errors import InvalidInputError
 def add_commands(app: Typer, command: Callable[..., Callable[[Callable[..., None]], object]]) -> None:
     """Add the commands to an app, by a decorator that knows groups of options."""
     for run in (
-        *(run_arms, table, all_, answer, judge, accuracy, export_prompts, import_answers, peers, own, prompts),
+        *(run_arms, table, all_, answer, judge, accuracy, export_prompts, import_answers, own, prompts),
         *(make_questions, make_preferences, make_personas, make_corpus),
     ):
         command(app, "run" if run is run_arms else None)(run)
@@ -293,28 +292,6 @@ def own(
     if lm is not None and out is not None:
         parts += follow(found, lm, Path(out), votes=votes, measured=agreement)
     _finish(Report(f"Evaluation of {Path(memory).name}", parts), out, "own")
-
-
-def peers(
-    data: options.DataFolder,
-    out: options.Out,
-    sizes: Annotated[str, Option(help="numbers of texts")] = "1000,10000",
-    only: Annotated[str, Option(help="names of peers, with ; between")] = "",
-    seconds: Annotated[float, Option(help="how long each may take")] = 600.0,
-) -> None:
-    """Measure other stores beside ours, with the same texts and encoder, in one run."""
-    from epic_eval.peers import measure_all, peers_report
-    from epic_eval.stores import PEERS
-
-    names = [name.strip() for name in only.split(";") if name.strip()] or list(PEERS)
-    if unknown := [name for name in names if name not in PEERS]:
-        raise InvalidInputError(f"There is no peer {unknown[0]!r}. There are: {'; '.join(PEERS)}.")
-    if not (Path(data) / "personas").is_dir():
-        raise InvalidInputError(f"{data} is no folder with data (docs/data.md says what it holds).")
-    counts, work = [int(size) for size in names_in(sizes)], Path(out) / "peers"
-    made = measure_all(Path(data), work, counts, names=names, seconds=seconds, say=say)
-    shutil.rmtree(work, ignore_errors=True)
-    _finish(Report("Peers", peers_report(made)), out, "peers")
 
 
 def _finish(report: Report, out: str | None, name: str) -> None:

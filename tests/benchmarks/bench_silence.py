@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from common import panels, save_figure  # puts shared/tools on the path
-from epic_eval.stores import PEERS, Peer
 from epic_memory import EpicMemory
 from fitting import WRITTEN
+from stores import PEERS, Peer
 
 LIVES = WRITTEN / "silence"
 LOOKED_AT = ("life_1", "life_6")

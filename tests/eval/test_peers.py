@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import Epic, refused, runner
-from epic_eval.peers import measure, measure_all, peers_report, texts_of
-from epic_eval.stores import OURS, PEERS
 from evaluation_data import tiny_data
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import bench_peers
+from bench_peers import measure_all, peers_report, texts_of
+from stores import OURS, PEERS, measure, peak
 
 
 @pytest.fixture
@@ -63,10 +68,16 @@ def test_what_is_not_installed_or_fails_is_said(data: Path, tmp_path: Path, monk
 
 
 @pytest.mark.slow
-def test_the_command_prints_ratios(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    epic: Epic = runner(capsys)
-    given = ("eval", "peers", str(data), "--out", str(tmp_path / "out"), "--sizes", "20")
-    done = epic(*given, "--only", f"{OURS};FAISS flat")
-    assert done.code == 0, done.err
-    assert "(1.00)" in done.out and "FAISS flat" in done.out
-    refused(epic(*given, "--only", "nothing"), "no peer")
+def test_the_command_prints_ratios(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = (str(data), "--out", str(tmp_path / "out"), "--sizes", "20", "--only", OURS, "FAISS flat")
+    monkeypatch.setattr(sys, "argv", ["bench_peers.py", *given])
+    bench_peers.main()
+    printed = capsys.readouterr().out
+    assert "(1.00)" in printed and "FAISS flat" in printed
+
+
+def test_peers_are_measured_without_ram_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert math.isnan(peak())

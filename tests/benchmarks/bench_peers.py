@@ -1,77 +1,26 @@
-"""Peers: other stores for texts, each in a process of its own, with the same texts and the same encoder.
+"""Peers: other stores for texts, each in a process of its own, with the same texts and the same encoder (extra: peers).
 
-`python -m epic_eval.peers NAME FILE FOLDER` measures one and prints a line of JSON; `measure_all` runs it for all.
+Printed and written as a report: a table for each number of texts, with ratios to our file as a store of everything.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
-import math
-import statistics
+import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import stores
+from common import parse, parser
 from epic_eval.datasets import read_passages
 from epic_eval.journal import read_lines
-from epic_eval.report import Part, Table, Text
-from epic_eval.stores import OURS, PEERS, K, encode
-
-
-def measure(name: str, texts: Path, folder: Path) -> dict[str, Any]:
-    """Measure one peer in this process, which should be a fresh one.
-
-    Returns:
-        Seconds of start and add; median milliseconds of a search, the query's encoding included; bytes on
-        disk; the process's peak of RAM in bytes; share of questions whose evidence was found; calls of a language
-        model while adding, and characters it was sent.
-    """
-    known = PEERS[name]
-    content = json.loads(texts.read_text(encoding="utf-8"))
-    # The encoder is the same for all: it is there before the clock starts.
-    encode(["warm"])
-    before = peak()
-    importlib.import_module(known.module)
-    imported = time.perf_counter()
-    peer = known.make(folder)
-    begun = time.perf_counter()
-    peer.add(content["texts"])
-    added = time.perf_counter()
-    lm = getattr(peer, "llm", None)
-    calls, characters = (lm.calls, lm.characters) if lm is not None else (0, 0)
-    taken, found = [], []
-    for query, evidence in content["queries"]:
-        start = time.perf_counter()
-        hits = peer.search(query)
-        taken.append(time.perf_counter() - start)
-        if evidence:
-            found.append(any(text in hit for text in evidence for hit in hits))
-    peer.close()
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return {
-        "start": begun - imported,
-        "add": added - begun,
-        "search": 1000 * statistics.median(taken),
-        "bytes": size,
-        "ram": peak() - before,
-        "found": sum(found) / len(found) if found else None,
-        "calls": calls,
-        "characters": characters,
-    }
-
-
-def peak() -> float:
-    """Return the most bytes of RAM that this process had; nan on Windows, which does not say."""
-    try:
-        import resource
-    except ImportError:
-        return math.nan
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+from epic_eval.report import Part, Report, Table, Text, aligned
+from epic_memory.text.chunking import WordChunker
+from stores import OURS, PEERS, K
 
 
 def texts_of(data: Path, count: int) -> dict[str, Any]:
@@ -92,8 +41,6 @@ def texts_of(data: Path, count: int) -> dict[str, Any]:
             evidence = [turns[turn] for turn in question["evidence"] if turn in turns]
             if evidence and question["category"] != 5:
                 queries.append((question["question"], evidence))
-    from epic_memory.text.chunking import WordChunker
-
     short = WordChunker(max_words=30)
     for file in [*sorted(data.glob("*passages.jsonl")), *sorted(data.glob("*answers.jsonl"))]:
         texts += [piece for _, chunk in read_passages(file) for piece in short.chunks(chunk)]
@@ -120,8 +67,6 @@ def measure_all(
         seconds: How long each may take.
         say: Is told how far it is.
     """
-    import shutil
-
     folder.mkdir(parents=True, exist_ok=True)
     made: dict[tuple[str, int], dict[str, Any] | str] = {}
     path = next(iter(sorted((data / "personas").glob("*.json"))))
@@ -139,7 +84,7 @@ def measure_all(
             store = folder / "store"
             shutil.rmtree(store, ignore_errors=True)
             store.mkdir()
-            command = [sys.executable, "-m", "epic_eval.peers", name, str(texts), str(store)]
+            command = [sys.executable, stores.__file__, name, str(texts), str(store)]
             try:
                 taken = min(_import_seconds(PEERS[name].module) for _ in range(3))
                 done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
@@ -198,9 +143,19 @@ def peers_report(made: dict[tuple[str, int], dict[str, Any] | str]) -> list[Part
 
 
 def main() -> None:
-    """Measure the peer of the command line."""
-    name, texts, folder = sys.argv[1:]
-    sys.stdout.write(json.dumps(measure(name, Path(texts), Path(folder))) + "\n")
+    made = parser(__doc__.splitlines()[0])
+    made.add_argument("--out", default="out", help="a folder for what is measured and for the report")
+    made.add_argument("--sizes", type=int, nargs="*", default=[1_000, 10_000], help="numbers of texts")
+    made.add_argument("--only", nargs="*", default=list(PEERS), choices=list(PEERS), metavar="NAME", help="which peers")
+    made.add_argument("--seconds", type=float, default=600.0, help="how long each may take")
+    options = parse(made)
+    work = Path(options.out) / "peers"
+    found = measure_all(options.data, work, options.sizes, names=options.only, seconds=options.seconds, say=print)
+    shutil.rmtree(work, ignore_errors=True)
+    report = Report("Peers", peers_report(found))
+    for part in report.parts:
+        print(aligned(part) if isinstance(part, Table) else part.text)
+    print(report.write(options.out, "peers"))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,18 @@
-"""Stores that are measured beside ours: each takes texts in and searches them as its users do."""
+"""Stores that are measured beside ours: each takes texts in and searches them as its users do.
+
+`python tests/benchmarks/stores.py NAME FILE FOLDER` measures one in a fresh process, and prints a line of JSON.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import math
 import os
+import statistics
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -266,3 +274,58 @@ PEERS: dict[str, Known] = {
     "mem0, infer off": Known(_Mem0, "mem0ai", "mem0"),
     "mem0, infer on, scripted model": Known(_Mem0Infers, "mem0ai", "mem0"),
 }
+
+
+def measure(name: str, texts: Path, folder: Path) -> dict[str, Any]:
+    """Measure one peer in this process, which should be a fresh one.
+
+    Returns:
+        Seconds of start and add; median milliseconds of a search, the query's encoding included; bytes on
+        disk; the process's peak of RAM in bytes; share of questions whose evidence was found; calls of a language
+        model while adding, and characters it was sent.
+    """
+    known = PEERS[name]
+    content = json.loads(texts.read_text(encoding="utf-8"))
+    # The encoder is the same for all: it is there before the clock starts.
+    encode(["warm"])
+    before = peak()
+    importlib.import_module(known.module)
+    imported = time.perf_counter()
+    peer = known.make(folder)
+    begun = time.perf_counter()
+    peer.add(content["texts"])
+    added = time.perf_counter()
+    lm = getattr(peer, "llm", None)
+    calls, characters = (lm.calls, lm.characters) if lm is not None else (0, 0)
+    taken, found = [], []
+    for query, evidence in content["queries"]:
+        start = time.perf_counter()
+        hits = peer.search(query)
+        taken.append(time.perf_counter() - start)
+        if evidence:
+            found.append(any(text in hit for text in evidence for hit in hits))
+    peer.close()
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return {
+        "start": begun - imported,
+        "add": added - begun,
+        "search": 1000 * statistics.median(taken),
+        "bytes": size,
+        "ram": peak() - before,
+        "found": sum(found) / len(found) if found else None,
+        "calls": calls,
+        "characters": characters,
+    }
+
+
+def peak() -> float:
+    """Return the most bytes of RAM that this process had; nan on Windows, which does not say."""
+    try:
+        import resource
+    except ImportError:
+        return math.nan
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))))
