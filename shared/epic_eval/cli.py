@@ -15,6 +15,7 @@ from typing import Annotated
 from typer import Argument, Option, Typer
 
 from epic_eval import options
+from epic_eval.agreement import labelled_set
 from epic_eval.arms import ARMS, WITHOUT_MODEL
 from epic_eval.asking import ask, export_requests, plain_name
 from epic_eval.asking import import_answers as take_answers
@@ -26,7 +27,7 @@ from epic_eval.experiments.making import FIGURES, TABLES, Making
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
 from epic_eval.journal import Journal
-from epic_eval.judge import Judge, labelled_set
+from epic_eval.judge import Judge
 from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pairs
 from epic_eval.metrics import Nearness
 from epic_eval.options import Model, Questions, Slots, Stage, check_extra, names_in, say, show

@@ -1,12 +1,10 @@
-"""Judge: four checks of an answer by a language model, what follows from them, and how far the judge can be trusted."""
+"""Judge: four checks of an answer by a language model, what follows from them, and the accuracy of judged answers."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Literal, TypeAlias, get_args
 
 from epic_eval.asking import Asking, Request, answer_to, ask
@@ -296,63 +294,3 @@ def accuracy(judged: Iterable[tuple[object, Judged | None]]) -> Accuracy:
 def correct(judged: Iterable[tuple[object, Judged | None]]) -> list[tuple[object, float]]:
     """Return 1 for each answer that is correct and 0 for the others, each with its persona; none that failed."""
     return [(persona, float(v.outcome == "correct")) for persona, v in judged if v is not None and v.complete]
-
-
-# agreement
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """An answer of our own with what a judge should say of it."""
-
-    judgement: Judgement
-    checks: Mapping[Check, Says]
-
-
-_ERRORS: dict[str, Mapping[Check, Says]] = {
-    "correct": {"acknowledge": "yes", "hallucinate": "no", "violate": "no", "helpful": "yes"},
-    "unhelpful": {"acknowledge": "no", "hallucinate": "no", "violate": "no", "helpful": "no"},
-    "inconsistent": {"acknowledge": "yes", "hallucinate": "no", "violate": "yes", "helpful": "yes"},
-    "hallucinated": {"acknowledge": "yes", "hallucinate": "yes", "violate": "yes", "helpful": "yes"},
-    "preference_unaware": {"acknowledge": "no", "hallucinate": "no", "violate": "yes", "helpful": "yes"},
-}
-
-
-def labelled_set(scenes: int | None = None) -> list[Labelled]:
-    """Return the answers that a judge is measured by: of each of our 40 scenes, one answer for each outcome.
-
-    Args:
-        scenes: Only the first ones.
-    """
-    made = []
-    lines = (files("epic_eval") / "data" / "agreement.jsonl").read_text(encoding="utf-8").splitlines()
-    for scene in map(json.loads, lines[:scenes]):
-        for found, checks in _ERRORS.items():
-            says = dict(checks)
-            if found == "correct" and not scene["acknowledges"]:
-                says["acknowledge"] = "no"
-            made.append(Labelled(Judgement(scene["preference"], scene["question"], scene[found]), says))
-    return made
-
-
-def agreement(judge: Judge, labelled: Sequence[Labelled] | None = None) -> dict[str, Estimate]:
-    """Return how often the judge is right about the labelled answers: "correct or not", and each check.
-
-    Answers that it was never asked about are left out; what it could not say counts as wrong. The intervals are over
-    scenes.
-    """
-    rows: dict[str, list[tuple[object, float]]] = {}
-    for each in labelled_set() if labelled is None else labelled:
-        if not judge.asked(each.judgement):
-            continue
-        found = judge.judged(each.judgement)
-        right = outcome_of(each.checks) == "correct"
-        said = found.outcome
-        decided = said != "undecided" and found.complete
-        scene = each.judgement.preference
-        rows.setdefault("correct or not", []).append((scene, float(decided and (said == "correct") == right)))
-        for check in CHECKS:
-            if check != "hallucinate" or each.checks["acknowledge"] == "yes":
-                rows.setdefault(check, []).append((scene, float(found.checks[check] == each.checks[check])))
-    made = {name: estimate(values) for name, values in rows.items()}
-    return {name: mean for name, mean in made.items() if mean is not None}

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from epic_eval.agreement import agreement, labelled_set
 from epic_eval.answering import Context, answer_request
 from epic_eval.asking import Request, answer_to, ask
 from epic_eval.journal import Journal, read_lines
-from epic_eval.judge import Judge, Judged, Judgement, accuracy, agreement, labelled_set
+from epic_eval.judge import Judge, Judged, Judgement, accuracy
 from epic_eval.metrics import overlaps
 from epic_eval.report import Part, Table, Text
 from epic_memory import EpicMemory, SearchOptions

@@ -10,12 +10,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias
 
+from epic_eval.agreement import agreement
 from epic_eval.answering import CONTEXTS, MAX_TOKENS, Context, request_of
 from epic_eval.asking import Request, answer_to, sent_tokens
-from epic_eval.experiments.tables import accuracies, footnotes, letter
 from epic_eval.journal import Journal, Record
-from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, agreement, correct
+from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, correct
 from epic_eval.metrics import paired
+from epic_eval.papers import accuracies, footnotes, letter
 from epic_eval.report import Part, Table, Text
 from epic_memory.errors import InvalidInputError
 

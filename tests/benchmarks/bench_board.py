@@ -135,7 +135,7 @@ def main() -> None:
 
 def paper_shares(ours: dict[str, float]) -> None:
     """Print the share of each part of a question, here and on the paper's boards."""
-    from epic_eval.experiments.tables import paper_figures
+    from epic_eval.papers import paper_figures
 
     paper = paper_figures()["table9"]
     print("\n" + "".join(f"{name:>18}" for name in ("", "here", *paper["columns"])))

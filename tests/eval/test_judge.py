@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from epic_eval.agreement import Labelled, agreement, labelled_set
 from epic_eval.asking import ask
 from epic_eval.journal import Journal
 from epic_eval.judge import (
@@ -17,10 +18,7 @@ from epic_eval.judge import (
     Judge,
     Judged,
     Judgement,
-    Labelled,
     accuracy,
-    agreement,
-    labelled_set,
     majority,
     outcome,
     read_check,

@@ -11,8 +11,8 @@ import pytest
 
 from command_line import Epic, refused
 from epic_eval.datasets import Data, Question, read_data
-from epic_eval.experiments.tables import paper_figures
 from epic_eval.metrics import estimate, interval, paired, proxies
+from epic_eval.papers import paper_figures
 from epic_eval.report import Figure, Report, Table, Text, frontier
 from epic_memory import Item
 from evaluation_data import OPTIONS, QUIET, VEGAN, tiny_data

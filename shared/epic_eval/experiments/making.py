@@ -11,6 +11,7 @@ from typing import Annotated, cast
 
 from typer import Option
 
+from epic_eval.agreement import agreement, labelled_set
 from epic_eval.answering import CONTEXTS, Context
 from epic_eval.arms import BY_MODEL, asks_model
 from epic_eval.arms.hippo import why_missing
@@ -21,9 +22,10 @@ from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
 from epic_eval.experiments.streaming import stream
 from epic_eval.journal import Journal, Record
-from epic_eval.judge import Judge, agreement, labelled_set
+from epic_eval.judge import Judge
 from epic_eval.metrics import Nearness
 from epic_eval.options import Model, Questions, Scenes, Votes, check_extra, say
+from epic_eval.papers import footnotes
 from epic_eval.report import Part, Table, Text
 from epic_eval.stages import DEVIATIONS, Slot
 from epic_memory.encoders import encoder_of
@@ -54,7 +56,7 @@ _GRAPHS = ("graph", "graph+F*", "graph+C+F*", "EPIC+graph*")
 _WRITTEN = ("append-lite", "Pref-QR-lite", "PBR-lite")
 _ROWS = ("none", "BM25", "dense", "raptor-lite*", "graph", _HIPPO[0], *_WRITTEN, "EPIC*", "EPIC signed*", "EPIC ours*")
 TABLES: dict[str, Spec] = {
-    "2": Spec(lambda scores: [*tables.table2(scores), tables.differences(scores), *tables.footnotes()], _ROWS),
+    "2": Spec(lambda scores: [*tables.table2(scores), tables.differences(scores), *footnotes()], _ROWS),
     "3": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
     "4": Spec(lambda scores: [tables.table4(scores)], ("dense", "C", "F*", "S", "C+F*", "EPIC*", "EPIC ours*")),
     "5": Spec(lambda scores: [tables.table5(scores)], tuple(arm.replace(" ", "* ") for arm in tables.TAU_ARMS)),

@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from epic_eval.arms import BY_MODEL
 from epic_eval.asking import ModelCost
 from epic_eval.experiments.scores import MIB, Scores
 from epic_eval.metrics import MEASURES, paired
-from epic_eval.report import Part, Table, Text, plot_frontier
+from epic_eval.papers import accuracies, backbone, base_name, footnotes, letter, paper_figures, paper_row
+from epic_eval.report import Part, Table, plot_frontier
 
-LETTERS = {"PrefWiki": "W", "PrefRQ": "R", "PrefELI5": "L", "PrefEval": "E"}
 ABLATION = ("dense", "C", "F", "S", "C+F", "EPIC", "EPIC signed", "EPIC light", "EPIC ours")
-_BACKBONES = {"qwen": "Qwen3-4B", "gpt-oss": "gpt-oss"}
 _ABLATION_ROWS = {"dense": "none", "C": "C", "C+F": "C+F", "EPIC": "C+F+S"}
 TAU_ARMS = tuple(f"EPIC tau={tau}" for tau in (0.0, 0.1, 0.2, 0.3, 0.4))
-
-
-@cache
-def paper_figures() -> dict[str, Any]:
-    """Return the papers' figures by table."""
-    found: dict[str, Any] = json.loads((files("epic_eval") / "data" / "paper_figures.json").read_text("utf-8"))
-    return found
-
-
-def paper_row(table: str, arm: str) -> Any:
-    """Return the papers' row for an arm of ours, or None."""
-    return paper_figures()[table].get(paper_figures()["same_as"].get(_base(arm)))
-
-
-def _base(arm: str) -> str:
-    """Return an arm's name without the mark of one that a model verifies."""
-    return arm.removesuffix(BY_MODEL)
-
-
-def backbone(scores: Scores) -> str:
-    """Return the papers' model whose figures stand beside ours: the one of the same name, else Llama-3.1-8B."""
-    lm = scores.retrieval.lm
-    known = (theirs for part, theirs in _BACKBONES.items() if lm is not None and part in lm.name.lower())
-    return next(known, "Llama-8B")
 
 
 def papers_tables(scores: Scores, taus: Scores | None, folder: Path) -> list[Part]:
@@ -90,28 +60,17 @@ def table2(scores: Scores) -> list[Part]:
         rows = []
         for arm in scores.arms:
             cells = [str(scores.of(arm, name, measure) or "-") for name in known]
-            rows.append((arm, *cells, *accuracies(arm, known, backbone(scores))))
+            rows.append((arm, *cells, *accuracies(arm, known, backbone(scores.retrieval.lm))))
         size = {name: max(len(scores.values(arm, name, measure)) for arm in scores.arms) for name in known}
         header = ("arm", *(f"{letter(name)} ({size[name]})" for name in known), *(f"paper {letter(n)}" for n in known))
         proxy = "" if judged else " A proxy, not accuracy."
         notes = (
             f"{measure}: {about}.{proxy} In brackets: questions; 95 % interval over personas.",
-            f"paper: accuracy in %, {backbone(scores)}, judged by Llama-3.3-70B, on the papers' corpora.",
+            f"paper: accuracy in %, {backbone(scores.retrieval.lm)}, judged by Llama-3.3-70B, on the papers' corpora.",
         )
         title = f"Table 2: {measure}" if judged else f"Table 2 by proxy: {measure}"
         tables.append(Table(title, header, tuple(rows), notes))
     return tables
-
-
-def letter(name: str) -> str:
-    """Return the papers' letter of a set, or its name."""
-    return LETTERS.get(name, name)
-
-
-def accuracies(arm: str, sets: Sequence[str], model: str = "Llama-8B") -> list[str]:
-    """Return the papers' accuracies of an arm with a model, in the order of the sets."""
-    known = dict(zip(paper_figures()["table2"]["columns"], paper_row("table2", arm) or (), strict=False))
-    return [f"{known[key]:.2f}" if (key := f"{model} {letter(name)}") in known else "-" for name in sets]
 
 
 def _proxy(scores: Scores, name: str) -> str:
@@ -141,8 +100,8 @@ def table4(scores: Scores) -> Table:
     sets = [dataset.name for dataset in scores.data.datasets]
     proxy = {name: _proxy(scores, name) for name in sets}
     rows = []
-    for arm in [arm for arm in scores.arms if _base(arm) in ABLATION]:
-        paper = paper_figures()["table4"].get(_ABLATION_ROWS.get(_base(arm)), {})
+    for arm in [arm for arm in scores.arms if base_name(arm) in ABLATION]:
+        paper = paper_figures()["table4"].get(_ABLATION_ROWS.get(base_name(arm)), {})
         cells = []
         for name in sets:
             seconds = scores.build_seconds(arm, name)
@@ -333,7 +292,7 @@ def table12(scores: Scores, numbers: Sequence[str] = ("12", "13", "14")) -> Tabl
     """Build Tables 12 to 14: accuracy or proxy / indexing s / ms a query / MB, the papers' beside it."""
     sets = [dataset.name for dataset in scores.data.datasets]
     rows = []
-    for arm, (_, name, table, theirs) in [(a, row) for row in _OTHERS for a in scores.arms if _base(a) == row[0]]:
+    for arm, (_, name, table, theirs) in [(a, row) for row in _OTHERS for a in scores.arms if base_name(a) == row[0]]:
         if name not in sets or table.removeprefix("table") not in numbers:
             continue
         found, asked = scores.mean(arm, name, _proxy(scores, name)), scores.milliseconds(arm, name)
@@ -346,11 +305,6 @@ def table12(scores: Scores, numbers: Sequence[str] = ("12", "13", "14")) -> Tabl
     header = ("arm (theirs)", "set", "table", f"{measure} / s / ms / MB", "paper: % / s / ms / MB")
     title = "Tables 12 to 14: MemoryBank, binary codes, graphs" if len(numbers) > 1 else f"Table {numbers[0]}"
     return Table(title, header, tuple(rows), replays(scores))
-
-
-def footnotes() -> list[Part]:
-    """Return what does not add up in the papers."""
-    return [Text(f"Note {number}. {note}") for number, note in enumerate(paper_figures()["footnotes"], start=1)]
 
 
 def _joined(*values: float | None) -> str:
