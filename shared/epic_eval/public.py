@@ -213,6 +213,9 @@ def letter(answer: str) -> int | None:
 
 def parts_of(found: Found, lm: LanguageModel | None, journal: Journal) -> Iterator[Table | Text]:
     """Yield the tables of what was found; a model is asked what it has not been asked before."""
+    kinds = {kind for kind, _, _ in found.recalls} | {kind for one in found.choices for kind in one.kinds}
+    if all(kind.startswith(LOOKED_AT) for kind in (*kinds, *(one.kind for one in found.written))):
+        yield Text("All of these questions were looked at: no figure here is of unseen ones.")
     if found.recalls:
         shares = [
             (*key, str(len(one)), *(f"{mean:.3f}" for mean in np.mean(one, axis=0)))

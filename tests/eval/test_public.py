@@ -141,6 +141,12 @@ def test_the_first_questions_can_be_those_that_were_looked_at(tmp_path: Path, ep
     assert "unseen: single-session-user" in limited.out and "multi-session" not in limited.out
 
 
+def test_it_says_if_no_question_is_unseen(tmp_path: Path, epic: Epic) -> None:
+    path = sample("locomo", tmp_path)
+    assert "no figure here" not in epic("bench", "locomo", str(path)).out
+    assert "no figure here" in epic("bench", "locomo", str(path), "--limit", "1").out
+
+
 def test_questions_about_preferences_stand_first(tmp_path: Path) -> None:
     kinds = ("unseen", "unseen: knowledge-update", "unseen: single-session-preference")
     found = public.Found({(kind, "turns", "BM25"): [[1.0] * 4] for kind in kinds}, [], [])
