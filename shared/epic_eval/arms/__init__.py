@@ -8,11 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from epic_eval.arms.base import Arm, BaseArm, BuildCost, CorpusEncoder, Nothing, Passage, Retrieved, Within
-from epic_eval.arms.dense import (
-    Dense,
-    nearest_appended,
-    remembered,
-)
+from epic_eval.arms.dense import Dense, nearest_appended, remembered
 from epic_eval.arms.epic import PAPER, Epic, verified
 from epic_eval.arms.hippo import HippoRAG
 from epic_eval.arms.lexical import BM25
