@@ -17,7 +17,7 @@ from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
 from epic_memory.runtime.effects import Call, arun, run
 from epic_memory.types import Stance
-from epic_plugins.vector_stores import Found, SteeredSearch, Target, checked_k
+from epic_plugins.vector_stores import Found, SteeredSearch, Target
 from helpers import HashEncoder
 
 CASINO, QUIET, BANK = (
@@ -103,13 +103,6 @@ def test_more_are_fetched_only_where_they_are_ranked(mode: str, overfetch: int) 
         assert len(found) == 6
 
 
-def test_off_searches_with_the_embedding_itself() -> None:
-    embedding = [3.0, 4.0, 0.0]
-    target = target_of(search_of(HashEncoder(3)), embedding, [AVOIDS], "off")
-    assert target.vector == embedding
-    assert target == Target(vector=embedding, steered_by=(), matched=True)
-
-
 @pytest.mark.parametrize("mode", ["paper", "signed"])
 def test_below_the_floor_the_embedding_itself_is_searched_with(mode: str) -> None:
     encoder = HashEncoder()
@@ -128,13 +121,6 @@ def test_a_query_matches_from_the_encoders_floor_on_though_in_paper_mode_everyth
         near = target_of(SteeredSearch(encoder), encoder.vector("blue sky"), ["blue sky"], mode)
         assert (far.matched, near.matched) == (mode == "off", True)
         assert bool(far.steered_by) == (mode == "paper")
-
-
-def test_without_preferences_a_query_matches_nothing() -> None:
-    encoder = HashEncoder()
-    target = target_of(search_of(encoder), encoder.vector(QUERY), [], "signed")
-    assert not target.matched
-    assert target.vector == encoder.vector(QUERY).tolist()
 
 
 def test_it_is_searched_with_what_query_steering_gives() -> None:
@@ -174,13 +160,6 @@ def test_an_expired_preference_does_not_steer() -> None:
 
 
 # how it is ranked
-
-
-def test_what_is_avoided_comes_after_what_is_not() -> None:
-    encoder = default_encoder()
-    search, store = SteeredSearch(encoder), Store([(CASINO, {}), (QUIET, {}), (BANK, {})], encoder)
-    assert texts(found_by(search, store, [AVOIDS], "paper", k=1)) == [CASINO]
-    assert texts(found_by(search, store, [AVOIDS], "signed", k=1)) == [QUIET]
 
 
 @given(
@@ -251,11 +230,6 @@ async def test_the_async_way_never_encodes_synchronously() -> None:
     assert not encoder.sync_threads
 
 
-def test_an_empty_store_has_nothing() -> None:
-    encoder = HashEncoder()
-    assert found_by(search_of(encoder), Store([], encoder), [AVOIDS]) == []
-
-
 def test_a_store_that_returns_more_than_asked_for_is_cut() -> None:
     encoder = HashEncoder()
     store = Store([("hotel", {})] * 9, encoder)
@@ -306,19 +280,6 @@ def test_a_text_is_encoded_once_whoever_asks() -> None:
 # what cannot be
 
 
-@pytest.mark.parametrize("k", [0, -1, 2.0, True, "3", None])
-async def test_a_k_that_cannot_be_is_an_error(k: Any) -> None:
-    encoder = HashEncoder()
-    store = Store([(CASINO, {})], encoder)
-    search = search_of(encoder)
-    target = target_of(search, encoder.vector(QUERY), [], "off")
-    for ask in (lambda: checked_k(k), lambda: found_for(search, target, k, store)):
-        with pytest.raises(InvalidInputError, match="at least 1"):
-            ask()
-    with pytest.raises(InvalidInputError, match="at least 1"):
-        await arun(search.find(target, k, store.call, read))
-
-
 @pytest.mark.parametrize("options", [{"floor": 1.5}, {"floor": float("nan")}, {"overfetch": 0}, {"overfetch": 1.5}])
 def test_options_that_cannot_be_are_errors(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=next(iter(options))):
@@ -344,12 +305,6 @@ def test_preferences_and_modes_that_cannot_be_are_errors(
     encoder = HashEncoder()
     with pytest.raises(error, match=what):
         target_of(search_of(encoder), encoder.vector(QUERY), preferences, mode)
-
-
-def test_one_preference_may_be_given_as_it_is() -> None:
-    encoder = HashEncoder()
-    for one in (AVOIDS, Preference(text=AVOIDS)):
-        assert target_of(search_of(encoder), encoder.vector(QUERY), one, "signed").steered_by == (AVOIDS,)  # type: ignore[arg-type]
 
 
 BAD_EMBEDDINGS: dict[str, Callable[[], Any]] = {
