@@ -27,7 +27,7 @@ from epic_memory.types import FloatArray, checked_k, checked_text
 from epic_memory.types.modes import MinScore, checked_min_score
 from epic_memory.types.validation import checked_whole
 from epic_plugins.judging_memory import several_preferences
-from epic_plugins.steered import explain_dimension, explain_embedding, finding, of_fallback
+from epic_plugins.steered import explain_dimension, explain_embedding, least_of, of_fallback
 from epic_plugins.vector_stores import Found, SteeredSearch, Target
 from epic_plugins.wrong_arguments import explained
 
@@ -164,21 +164,19 @@ class SteeredRetriever(OptionsRetriever):
         embedding: Sequence[float] | FloatArray = yield self._embedded(query)
         users = self.preferences if preferences is None else preferences
         steering = self.steering if steering is None else steering
-        target: Target = yield Call(self._search.target, self._search.atarget, embedding, users, steering, query)
+        target: Target = yield from self._search.target(embedding, users, steering, query)
         if self.fallback is not None and not target.matched:
             config = RunnableConfig(callbacks=run_manager.get_child(), configurable=configurable or {})
             asked = yield Call(self.fallback.invoke, self.fallback.ainvoke, query, config)
             return [_copied(document, tier="fallback") for document in of_fallback(asked, Document)[:k]]
-        store = self.vectorstore
+        store, explain = self.vectorstore, partial(self._not_found, target.vector)
 
         def fetch(vector: list[float], count: int) -> Call:
             searches = store.similarity_search_by_vector, store.asimilarity_search_by_vector
-            return Call(*searches, vector, k=count, **kwargs)
+            return Call(*searches, vector, k=count, **kwargs, explain=explain)
 
-        explain = partial(self._not_found, target.vector)
-        found: list[Found[Document]] = yield finding(
-            self._search, target, k, fetch, _read, query=query, min_score=min_score, explain=explain
-        )
+        least = least_of(self._search.encoder, min_score, query)
+        found: list[Found[Document]] = yield from self._search.find(target, k, fetch, _read, least)
         steered_by = "\n".join(target.steered_by) or None
         return [_copied(one.document, steered_by=steered_by, score=one.score) for one in found]
 

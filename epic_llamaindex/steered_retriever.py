@@ -31,7 +31,7 @@ from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_m
 from epic_plugins.copies import Open
 from epic_plugins.judging_memory import several_preferences
 from epic_plugins.metadata import OF_ONE_CALL
-from epic_plugins.steered import explain_dimension, explain_embedding, finding, of_fallback
+from epic_plugins.steered import explain_dimension, explain_embedding, least_of, of_fallback
 from epic_plugins.vector_stores import Found, SteeredSearch, Target
 from epic_plugins.wrong_arguments import explained
 
@@ -157,16 +157,11 @@ class SteeredRetriever(Open, BaseRetriever):
         if embedding is None:
             embedding = yield from self._embedded(bundle.embedding_strs)
         search = self._search
-        explain = partial(_explain_target, bundle)
-        target: Target = yield Call(
-            search.target,
-            search.atarget,
-            embedding,
-            self._preferences,
-            self._steering,
-            bundle.query_str,
-            explain=explain,
-        )
+        try:
+            target: Target = yield from search.target(embedding, self._preferences, self._steering, bundle.query_str)
+        except EncoderError as error:
+            _explain_target(bundle, error)
+            raise
         if self._fallback is not None and not target.matched:
             asked = yield Call(self._fallback.retrieve, self._fallback.aretrieve, replace(bundle))
             return [self._copy(one, {"epic_tier": "fallback"}) for one in of_fallback(asked, NodeWithScore)]
@@ -179,9 +174,8 @@ class SteeredRetriever(Open, BaseRetriever):
             wider = self._wider() if count > len(first) else None
             return _known(first) if wider is None else self._ask(wider, bundle)
 
-        found: list[Found[NodeWithScore]] = yield finding(
-            search, target, len(first), fetch, _read, query=bundle.query_str, min_score=self._min_score
-        )
+        least = least_of(search.encoder, self._min_score, bundle.query_str)
+        found: list[Found[NodeWithScore]] = yield from search.find(target, len(first), fetch, _read, least)
         described = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
         return [
             self._copy(one.document, described)
@@ -249,9 +243,9 @@ def _checked_bundle(bundle: object) -> QueryBundle:
     return bundle
 
 
-def _explain_target(bundle: QueryBundle, error: Exception) -> None:
+def _explain_target(bundle: QueryBundle, error: EncoderError) -> None:
     """Name the bundle as the source of an embedding that does not fit, if it was."""
-    if isinstance(error, EncoderError) and bundle.embedding is not None:
+    if bundle.embedding is not None:
         raise EncoderMismatchError(
             f"{error} The embedding came with the query bundle; a retriever that was given the same bundle before may"
             " have written its own into it: give each a bundle of its own."

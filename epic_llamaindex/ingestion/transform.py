@@ -16,6 +16,7 @@ from epic_llamaindex.ingestion.reingest import reingested
 from epic_llamaindex.ingestion.run import Run
 from epic_llamaindex.models import encoder_of, verifier_of
 from epic_llamaindex.models.component import JudgingComponent
+from epic_llamaindex.models.settings import settings_digest
 from epic_llamaindex.nodes import text_of
 from epic_memory import Preference
 from epic_memory.encoders import Encoder
@@ -110,8 +111,8 @@ class EpicTransform(JudgingComponent, TransformComponent):
     def models(self) -> dict[str, Any]:
         """Inputs of a verdict besides the component's settings, as part of a cache key.
 
-        These are the models' names, with the version of their prompts; the tau in force; and expired preferences; with
-        `memory`, all of its settings.
+        These are the models' names, with the version of their prompts; a digest of the models' own settings, such as
+        instructions or a temperature; the tau in force; and expired preferences; with `memory`, all of its settings.
         """
         memory, embedder, how = self.memory, self._embedder, checked_settings(self.settings)
         encoder, verifier = (self._encoder, self._verifier) if memory is None else (memory.encoder, memory.verifier)
@@ -119,6 +120,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
             "encoder": encoder.name,
             "embed_model": None if embedder is None else embedder.name,
             "verifier": verifier.name,
+            "settings": settings_digest(encoder, embedder, verifier),
         }
         if memory is None:
             expired = [one.text for one in map(Preference.of, self.preferences) if one.expired]

@@ -1,53 +1,26 @@
-"""Steered search in another store: the target of a query, what is found for it, and errors that say what failed."""
+"""Steered search in another store: the least relevance, the fallback's answer, and errors that say what failed."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from epic_memory.encoders import Encoder
 from epic_memory.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
 from epic_memory.pipeline.candidates import least_topic
-from epic_memory.runtime.effects import Call
 from epic_memory.steering.question_kind import question_kind
 from epic_memory.types import FloatArray
 from epic_memory.types.modes import MinScore
-from epic_plugins.vector_stores import Least, Read, SteeredSearch, Target, refuses_dimension
+from epic_plugins.vector_stores import Least, refuses_dimension
 
 T = TypeVar("T")
 
 
-def finding(
-    search: SteeredSearch,
-    target: Target,
-    k: int,
-    fetch: Callable[[list[float], int], Call],
-    read: Read[T],
-    *,
-    query: str = "",
-    min_score: MinScore = None,
-    explain: Callable[[Exception], None] = lambda _: None,
-) -> Call:
-    """Return the call for what `SteeredSearch.find` finds; `fetch` returns the call for a store's own search.
+def least_of(encoder: Encoder, min_score: MinScore, query: str) -> Least | None:
+    """Return what finds the least cosine of a search's documents; None if all are returned.
 
     Without the words of the query, an "auto" `min_score` does not depend on the kind of question.
     """
-
-    def run(vector: list[float], count: int) -> Sequence[T]:
-        found: Sequence[T] = fetch(vector, count).run(None)
-        return found
-
-    def arun(vector: list[float], count: int) -> Awaitable[Sequence[T]]:
-        return fetch(vector, count).arun()
-
-    least = _least_of(search.encoder, min_score, query)
-    find = partial(search.find, target, k, run, read, least)
-    return Call(find, partial(search.afind, target, k, arun, read, least), explain=explain)
-
-
-def _least_of(encoder: Encoder, min_score: MinScore, query: str) -> Least | None:
-    """Return what finds the least cosine of a search's documents; None if all are returned."""
     if min_score is None:
         return None
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -23,7 +23,7 @@ import numpy as np
 from epic_memory.encoders.base import Encoder
 from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import EncoderError, InvalidInputError
-from epic_memory.runtime.effects import Call, Effects, arun, run
+from epic_memory.runtime.effects import Call, Effects
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings
 from epic_memory.steering.question_kind import kind_of, recalls
 from epic_memory.steering.ranking import Verdicts, stances_in
@@ -33,8 +33,7 @@ from epic_memory.types.modes import Mode, checked_mode
 from epic_memory.types.validation import checked_tau, checked_whole
 
 T = TypeVar("T")
-Fetch: TypeAlias = Callable[[list[float], int], Sequence[T]]
-AsyncFetch: TypeAlias = Callable[[list[float], int], Awaitable[Sequence[T]]]
+Fetch: TypeAlias = Callable[[list[float], int], Call]
 Read: TypeAlias = Callable[[T], tuple[str, Mapping[str, Any]]]
 Least: TypeAlias = Callable[[FloatArray], float]
 # Words in the errors of stores for a vector of the wrong dimension; each store has its own exception, and names the
@@ -115,7 +114,7 @@ class SteeredSearch:
         preferences: Iterable[str | Preference],
         mode: Mode,
         query: str = "",
-    ) -> Target:
+    ) -> Effects[Target]:
         """Return the vector to search a store with.
 
         Args:
@@ -128,21 +127,6 @@ class SteeredSearch:
             InvalidInputError: for an invalid preference or mode.
             EncoderError: if the embedding is invalid, or the preferences cannot be encoded.
         """
-        return run(self._aim(embedding, preferences, mode, query))
-
-    async def atarget(
-        self,
-        embedding: Sequence[float] | FloatArray,
-        preferences: Iterable[str | Preference],
-        mode: Mode,
-        query: str = "",
-    ) -> Target:
-        """Return the vector as `target` does, without blocking the event loop."""
-        return await arun(self._aim(embedding, preferences, mode, query), threaded=False)
-
-    def _aim(
-        self, embedding: Sequence[float] | FloatArray, preferences: Iterable[str | Preference], mode: Mode, query: str
-    ) -> Effects[Target]:
         if checked_mode(mode) == "off":
             return Target(vector=_listed(embedding))
         users = _live(preferences)
@@ -170,14 +154,14 @@ class SteeredSearch:
         return Target(vector=vector, steered_by=steered_by, matched=matched, **ranked)
 
     def find(
-        self, target: Target, k: int, fetch: Fetch[T], read: Read[T], least: Least | None = None
-    ) -> list[Found[T]]:
+        self, target: Target, k: int, fetch: Fetch, read: Read[T], least: Least | None = None
+    ) -> Effects[list[Found[T]]]:
         """Return the k best documents, best first.
 
         Args:
             target: The target of the search.
             k: How many, at least 1.
-            fetch: Searches the store with a vector for a number of documents, best first.
+            fetch: Returns the call that searches the store with a vector for a number of documents, best first.
             read: Returns the text and the metadata of a document.
             least: Returns, from the cosines of the texts found with what was searched for, the cosine from which on
                 texts are returned. Default: all are.
@@ -185,23 +169,12 @@ class SteeredSearch:
         Raises:
             InvalidInputError: for an invalid k.
         """
-        return run(self._finding(target, k, fetch, read, least))
-
-    async def afind(
-        self, target: Target, k: int, fetch: AsyncFetch[T], read: Read[T], least: Least | None = None
-    ) -> list[Found[T]]:
-        """Return documents as `find` does, without blocking the event loop."""
-        return await arun(self._finding(target, k, fetch, read, least), threaded=False)
-
-    def _finding(
-        self, target: Target, k: int, fetch: Callable[..., Any], read: Read[T], least: Least | None
-    ) -> Effects[list[Found[T]]]:
-        found: Sequence[T] = yield Call(fetch, fetch, target.vector, checked_k(k))
+        found: Sequence[T] = yield fetch(target.vector, checked_k(k))
         wanted = self._to_rank(target, k, found, read)
         if not found or (not wanted and least is None):
             return [Found(document) for document in found[:k]]
         if wanted > len(found):
-            found = yield Call(fetch, fetch, target.vector, wanted)
+            found = yield fetch(target.vector, wanted)
         contents = [read(document) for document in found]
         vectors: FloatArray = yield from self._texts.embedding([text for text, _ in contents])
         if least is not None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from common import Known, parse, parser, read_jsonl
 from epic_memory.encoders import default_encoder, embed
+from epic_memory.runtime.effects import Call, in_thread, run
 from epic_memory.steering import QuerySteering
 from epic_plugins.vector_stores import SteeredSearch
 
@@ -33,6 +35,9 @@ class Store:
         self.vectors = embed(encoder, self.texts)
         self.search = SteeredSearch(encoder)
 
+    def searching(self, vector: list[float], count: int) -> Call:
+        return Call(self.nearest, partial(in_thread, self.nearest), vector, count)
+
     def nearest(self, vector: Sequence[float] | np.ndarray, count: int) -> list[int]:
         cosines = self.vectors @ np.asarray(vector, dtype=np.float32)
         best = np.argpartition(-cosines, min(count, len(cosines) - 1))[:count]
@@ -49,10 +54,9 @@ class Store:
         }
 
     def _searched(self, mode: Any, question: str, preferences: Sequence[str], count: int = K) -> list[int]:
-        target = self.search.target(self.encoder.encode([question])[0].tolist(), tuple(preferences), mode)
-        return [
-            one.document for one in self.search.find(target, count, self.nearest, lambda row: (self.texts[row], {}))
-        ]
+        target = run(self.search.target(self.encoder.encode([question])[0].tolist(), tuple(preferences), mode))
+        found = self.search.find(target, count, self.searching, lambda row: (self.texts[row], {}))
+        return [one.document for one in run(found)]
 
     def _scored(self, mode: Any, question: str, preferences: Sequence[str]) -> Found:
         rows = np.array(self._searched(mode, question, preferences, 4 * K))

@@ -49,10 +49,6 @@ class TestGuidanceInMetadata(_Suite):
     pass
 
 
-class TestGuidanceInText(_Suite):
-    guidance = "text"
-
-
 class TestNoKnownEntity(_Suite):
     # About what is held, or nothing would be relevant; it names nothing that the graph knows.
     query = "What could be cooked without meat?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -24,8 +24,6 @@ def store() -> InMemoryVectorStore:
 
 
 class _Suite(RetrieversIntegrationTests):
-    options: ClassVar[dict[str, Any]] = {}
-
     @pytest.fixture(autouse=True)
     def _store(self, store: InMemoryVectorStore) -> None:
         type(self).store = store
@@ -36,7 +34,7 @@ class _Suite(RetrieversIntegrationTests):
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        return {"vectorstore": self.store, "preferences": ["I follow a strict vegan diet."], **self.options}
+        return {"vectorstore": self.store, "preferences": ["I follow a strict vegan diet."]}
 
     @property
     def retriever_query_example(self) -> str:
@@ -45,18 +43,6 @@ class _Suite(RetrieversIntegrationTests):
 
 class TestSigned(_Suite):
     pass
-
-
-class TestOneSearch(_Suite):
-    options: ClassVar[dict[str, Any]] = {"overfetch": 1}
-
-
-class TestPaper(_Suite):
-    options: ClassVar[dict[str, Any]] = {"steering": "paper"}
-
-
-class TestOff(_Suite):
-    options: ClassVar[dict[str, Any]] = {"steering": "off"}
 
 
 class TestFallback(_Suite):

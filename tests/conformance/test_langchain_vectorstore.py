@@ -12,7 +12,7 @@ pytest.importorskip("langchain_tests", reason="needs langchain-tests")
 from langchain_core.vectorstores import VectorStore
 from langchain_tests.integration_tests.vectorstores import VectorStoreIntegrationTests
 
-from epic_langchain import EpicEmbeddings, EpicVectorStore
+from epic_langchain import EpicVectorStore
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with on-site casinos."]
 
@@ -24,30 +24,8 @@ class TestInMemory(VectorStoreIntegrationTests):
             yield store
 
 
-class TestInMemoryWithPreferences(VectorStoreIntegrationTests):
-    @pytest.fixture
-    def vectorstore(self) -> Iterator[VectorStore]:
-        with EpicVectorStore(self.get_embeddings(), preferences=PREFERENCES) as store:
-            yield store
-
-
-class TestDurable(VectorStoreIntegrationTests):
-    @pytest.fixture
-    def vectorstore(self, tmp_path: Path) -> Iterator[VectorStore]:
-        with EpicVectorStore(self.get_embeddings(), path=tmp_path / "me.vectors") as store:
-            yield store
-
-
 class TestDurableWithPreferences(VectorStoreIntegrationTests):
     @pytest.fixture
     def vectorstore(self, tmp_path: Path) -> Iterator[VectorStore]:
         with EpicVectorStore(self.get_embeddings(), path=tmp_path / "me.vectors", preferences=PREFERENCES) as store:
-            yield store
-
-
-class TestWithTheEmbeddedEncoder(VectorStoreIntegrationTests):
-    @pytest.fixture
-    def vectorstore(self, tmp_path: Path) -> Iterator[VectorStore]:
-        path = tmp_path / "me.vectors"
-        with EpicVectorStore(EpicEmbeddings(), path=path, preferences=PREFERENCES, steering="paper") as store:
             yield store

@@ -248,12 +248,15 @@ async def test_what_is_kept_in_the_state_is_no_text(memory: EpicMemory, asynchro
 
 @both_ways
 async def test_two_memories_in_one_agent(memory: EpicMemory, asynchronous: bool) -> None:
+    class Work(EpicMemoryMiddleware):
+        """LangChain tells middlewares apart by the names of their classes."""
+
     work = EpicMemory(["I prefer hotels near the office."])
     work.add("Hotels near the office: the Plaza.")
     model = ScriptedChat(answers=[ANSWER])
     stack = [
         EpicMemoryMiddleware(memory, k=1),
-        EpicMemoryMiddleware(work, k=1, name="work", remember=False),
+        Work(work, k=1, remember=False),
     ]
     with pytest.raises(AssertionError, match="duplicate"):
         create_agent(model, middleware=[EpicMemoryMiddleware(memory), EpicMemoryMiddleware(work)])

@@ -15,7 +15,7 @@ from helpers import settled
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import Document, SummaryIndex, VectorStoreIndex
+from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import (
@@ -29,7 +29,6 @@ from llama_index.core.schema import (
     TextNode,
     TransformComponent,
 )
-from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from epic_llamaindex import EpicRetriever
@@ -343,18 +342,9 @@ def test_it_closes_what_it_has_opened_itself(tmp_path: Path) -> None:
 # from_defaults
 
 
-def docstore() -> SimpleDocumentStore:
-    store = SimpleDocumentStore()
-    store.add_documents(copy.deepcopy(NODES))
-    return store
-
-
 SOURCES: dict[str, Any] = {
     "nodes": lambda: {"nodes": NODES},
     "documents": lambda: {"nodes": [Document(id_=item.id, text=item.text) for item in ITEMS]},
-    "texts": lambda: {"texts": [item.text for item in ITEMS]},
-    "docstore": lambda: {"docstore": docstore()},
-    "index": lambda: {"index": SummaryIndex(copy.deepcopy(NODES))},
 }
 
 
@@ -369,7 +359,7 @@ async def test_from_defaults_makes_a_memory_of_one_source(source: str) -> None:
     assert opening == f"The user's preferences, the most relevant first:\n- {PREFERENCES[1]}"
     texts = [first, *(node.text for node in found[1:])]
     assert all(text.startswith(f"Document {number}:") for number, text in enumerate(texts, start=1))
-    assert {node.node_id for node in found} <= {item.id for item in ITEMS} or source == "texts"
+    assert {node.node_id for node in found} <= {item.id for item in ITEMS}
 
 
 def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
@@ -397,11 +387,10 @@ def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"nodes": NODES, "texts": ["a"]}, "one of documents, nodes, texts, docstore and index"),
+        ({"nodes": NODES, "documents": []}, "one of documents and nodes"),
         ({"nodes": NODES, "transformations": []}, "transformations= make nodes of documents="),
         ({"documents": ["text"]}, "Expected nodes"),
         ({"documents": [Document(text="a")], "stance_policy": "none"}, "stance_policy"),
-        ({"docstore": SimpleDocumentStore()}, "holds no nodes"),
         ({"similarity_top_k": 0}, "similarity_top_k must be"),
         ({"tau": 2.0}, "tau"),
     ],
@@ -497,10 +486,10 @@ async def test_index_nodes_stay_index_nodes(tmp_path: Path, guidance: Any) -> No
         assert {getattr(node.node, "index_id", "") for node in other.retrieve(BROAD)} == {"casinos", "food", ""}
 
 
-@pytest.mark.parametrize("how", ["object_map", "objects", "another id", "obj", "obj later", "node id", "index"])
+@pytest.mark.parametrize("how", ["object_map", "objects", "another id", "node id"])
 async def test_what_an_index_node_leads_to_is_retrieved_from(how: str) -> None:
     below = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, texts=["The vegan menu of a hotel."], settings=Settings(tau=-1.0)
+        preferences=PREFERENCES, nodes=[TextNode(text="The vegan menu of a hotel.")], settings=Settings(tau=-1.0)
     )
     lead = LEADS[0].model_copy(update={"obj": below})
     options: dict[str, Any] = {
@@ -509,13 +498,7 @@ async def test_what_an_index_node_leads_to_is_retrieved_from(how: str) -> None:
         "another id": {"objects": [lead.model_copy(update={"id_": "other"})]},
         "node id": {"object_map": {"n1": below}},
     }.get(how, {})
-    source: dict[str, Any] = {"nodes": [lead if how == "obj" else LEADS[0]]}
-    if how == "index":
-        source = {"index": VectorStoreIndex(objects=[lead.model_copy()], embed_model=ScriptedEmbedding())}
-    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, **settled(tau=-1.0, **source, **options))
-    if how == "obj later":
-        assert ids(retriever.retrieve(QUERY)) == ["n1"]
-        retriever.add_nodes([lead])
+    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=LEADS[:1], **settled(tau=-1.0, **options))
     assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == below.retrieve(QUERY)
     assert lead.obj is below
 
@@ -532,21 +515,6 @@ def test_ones_own_metadata_is_ones_own_whatever_its_name(linked: bool) -> None:
         own = {key: value for key, value in found.node.metadata.items() if not key.startswith("epic_")}
         assert own == said and found.node.ref_doc_id == ("file.md" if linked else None)
     assert retriever.delete_ref_doc("file.md" if linked else "a") == 1
-
-
-def test_what_an_index_node_leads_to_is_forgotten_and_replaced_with_its_document() -> None:
-    preferences = ["I follow a strict vegan diet."]
-    first = TextNode(id_="base", text="A vegan pie for 4, with 200 g sugar.")
-    summary = IndexNode(id_="s", text="vegan pie", index_id="base", obj=first)
-    retriever = EpicRetriever.from_defaults(preferences=preferences, similarity_top_k=2)
-    retriever.add_nodes([first, summary])
-    assert {found.node.get_content() for found in retriever.retrieve("vegan pie")} == {first.text}
-    second = TextNode(id_="base", text="A vegan pie for 4, with 0 g sugar.")
-    retriever.add_nodes([second], upsert=True)
-    assert {found.node.get_content() for found in retriever.retrieve("vegan pie")} == {second.text}
-    assert (retriever.delete_ref_doc("base"), retriever.delete_ref_doc("s")) == (1, 1)
-    retriever.add_nodes([IndexNode(id_="s", text="vegan pie", index_id="base")])
-    assert [found.node.get_content() for found in retriever.retrieve("vegan pie")] == ["vegan pie"]
 
 
 def test_documents_that_are_given_again_take_the_place_of_themselves(tmp_path: Path) -> None:

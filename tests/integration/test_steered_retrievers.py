@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -31,6 +32,7 @@ import epic_llamaindex as li
 from epic_memory import QuerySteering, Settings, Stance
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import EncoderMismatchError, InvalidInputError
+from epic_memory.runtime.effects import Call, in_thread, run
 from epic_memory.types import FloatArray
 from epic_plugins.vector_stores import SteeredSearch
 from helpers import HashEncoder, KeepAll, both
@@ -171,11 +173,14 @@ def vectors() -> FloatArray:
 def expected(search: SteeredSearch, vectors: FloatArray, question: str, mode: Any, first: int) -> list[Any]:
     """What an exact store gives, with the scores by which stances ranked."""
 
-    def fetch(vector: list[float], count: int) -> list[str]:
+    def nearest(vector: list[float], count: int) -> list[str]:
         return [TEXTS[first:][row] for row in np.argsort(-(vectors[first:] @ np.array(vector)), kind="stable")[:count]]
 
-    target = search.target(default_encoder().encode([question])[0], PREFERENCES, mode, question)
-    return [(one.document, one.score) for one in search.find(target, 6, fetch, lambda text: (text, {}))]
+    def fetch(vector: list[float], count: int) -> Call:
+        return Call(nearest, partial(in_thread, nearest), vector, count)
+
+    target = run(search.target(default_encoder().encode([question])[0], PREFERENCES, mode, question))
+    return [(one.document, one.score) for one in run(search.find(target, 6, fetch, lambda text: (text, {})))]
 
 
 # the same over all stores

@@ -20,7 +20,7 @@ from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import BaseModel, PrivateAttr, create_model
+from pydantic import BaseModel, PrivateAttr
 
 from epic_langchain.models import (
     RUN_NAME,
@@ -165,23 +165,6 @@ async def test_an_answer_is_its_text_or_what_is_called(answer: AIMessage, text: 
 
 
 # the limit of an answer
-
-
-@pytest.mark.parametrize(
-    ("field", "own", "limit"),
-    [
-        *(("max_tokens", own, 300) for own in (-1, None)),
-        *((field, 100, 100) for field in ("num_predict", "max_output_tokens", "max_completion_tokens")),
-    ],
-)
-async def test_the_lower_limit_holds(field: str, own: int | None, limit: int, complete: Complete) -> None:
-    class Other(Chat):
-        def _limit(self) -> int | None:
-            return getattr(self, field, None)
-
-    model = create_model("Named", __base__=Other, **{field: (int | None, own)})()  # type: ignore[call-overload]
-    await complete(LangChainLM(model), max_tokens=300)
-    assert model._calls[0].limit == limit
 
 
 def test_a_copy_with_another_limit_is_not_taken_for_the_model_itself() -> None:
@@ -351,15 +334,6 @@ def test_the_config_holds_inside_only() -> None:
             lm.complete(ASKED)
     lm.complete(ASKED)
     assert (len(outer.models), len(inner.models)) == (1, 1)
-
-
-async def test_the_config_that_is_given_is_not_changed() -> None:
-    config: Any = {"callbacks": [Runs()], "tags": ["mine"], "metadata": {"user": "ada"}}
-    with calling_with(config):
-        LangChainLM(Chat()).complete(ASKED)
-        await LangChainLM(Formed()).acomplete(ASKED, schema=SCHEMA)
-    assert config.keys() == {"callbacks", "tags", "metadata"}
-    assert (config["tags"], config["metadata"]) == (["mine"], {"user": "ada"})
 
 
 class Streaming(Chat):

@@ -339,13 +339,6 @@ async def test_what_the_user_did_not_say_takes_nothing_from_the_system_message(m
     assert second.system_message == first.system_message is not None
 
 
-async def test_what_the_system_message_says_is_not_told_again(memory: Counting, hooks: Hooks) -> None:
-    system = SystemMessage(f"Be brief. {VEGAN}")
-    given = await hooks.call(EpicMemoryMiddleware(memory), request_of(HumanMessage(QUESTION), system=system))
-    assert given.system_prompt is not None and given.system_prompt.count(VEGAN) == 1
-    assert f"P1. {CASINO}" in given.system_prompt
-
-
 async def test_blocks_of_the_users_message_stay(memory: Counting, hooks: Hooks) -> None:
     image = {"type": "image_url", "image_url": {"url": "x"}}
     message = HumanMessage([{"type": "text", "text": QUESTION}, image], id="q")
@@ -565,13 +558,6 @@ async def test_where_the_user_said_nothing_there_is_no_turn(hooks: Hooks, messag
     assert len(memory) == 0
 
 
-async def test_remembering_can_be_switched_off(memory: Counting, hooks: Hooks) -> None:
-    middleware = EpicMemoryMiddleware(memory, remember=False)
-    await hooks.end(middleware, HumanMessage(QUESTION), AIMessage("Hotels."))
-    assert len(memory) == len(ITEMS)
-    assert middleware.report is None
-
-
 async def test_what_a_memory_refuses_does_not_cost_the_turn(hooks: Hooks) -> None:
     memory = memory_of(CASINO, items=())
     middleware = EpicMemoryMiddleware(memory, remember="both")
@@ -672,12 +658,6 @@ async def test_a_memory_without_preferences_is_warned_of_once(hooks: Hooks, capl
     assert len(memory) == 1
 
 
-@pytest.mark.parametrize("memory", [None, 3, [EpicMemory]])
-def test_the_memory_must_be_one(memory: Any) -> None:
-    with pytest.raises(InvalidInputError, match="EpicMemory"):
-        EpicMemoryMiddleware(memory)
-
-
 def test_a_memory_that_is_not_there_is_not_made(tmp_path: Any) -> None:
     with pytest.raises(StoreError, match="no memory"):
         EpicMemoryMiddleware(tmp_path / "me.epic")
@@ -743,17 +723,6 @@ async def test_options_can_come_with_the_config(memory: Counting, hooks: Hooks) 
     assert titles(note_of(await hooks.call(middleware, request, configurable(epic_k=1)))) == ["Quiet"]
     late = configurable(epic_filter=Filter.ge("year", 2020), epic_k=1)
     assert titles(note_of(await hooks.call(middleware, request, late))) == ["The"]
-
-
-@needs_config
-async def test_the_context_goes_before_the_config(memory: Counting, hooks: Hooks) -> None:
-    request = request_of(HumanMessage(QUESTION), context=Context(k=1))
-    note = note_of(
-        await hooks.call(
-            EpicMemoryMiddleware(memory), request, configurable(epic_k=3, epic_filter=Filter.eq("year", 2024))
-        )
-    )
-    assert titles(note) == ["The"]
 
 
 @pytest.mark.parametrize("asked", [CASINO, [CASINO], [Preference(text=CASINO)], [Preference(text=CASINO).id]])

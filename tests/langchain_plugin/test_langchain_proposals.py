@@ -169,12 +169,6 @@ async def test_auto_accepts_what_is_said_plainly_and_asks_nothing(memory: EpicMe
     assert [each.text for each in memory.proposals] == ["We moved to Porto"]
 
 
-async def test_by_default_nothing_is_proposed(memory: EpicMemory, asynchronous: bool) -> None:
-    agent = Agent(asynchronous, EpicMemoryMiddleware(memory))
-    assert "__interrupt__" not in await agent.say(SAID)
-    assert memory.proposals == []
-
-
 async def test_a_request_that_is_not_answered_leaves_the_proposals_open(memory: EpicMemory, asynchronous: bool) -> None:
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
     await agent.say(SAID)

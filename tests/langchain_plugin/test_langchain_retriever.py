@@ -159,16 +159,6 @@ def test_what_is_assigned_is_checked_and_what_it_was_opened_with_stays(retriever
     assert len(retriever.invoke(QUERY)) == 2
 
 
-def test_documents_go_into_a_memory_with_ids_and_metadata() -> None:
-    retriever = lc.EpicRetriever(memory=EpicMemory(PREFERENCES), k=5)
-    report = retriever.add_documents(iter([STEW, HOTEL, Document(page_content="Steam engines.")]))
-    assert (report.seen, report.kept) == (3, 2)
-    found = retriever.invoke("Where are hotels with casinos?", filter={"tags": "b"})
-    assert [(document.id, document.metadata["tags"]) for document in found] == [("hotel", ["b"])]
-    with pytest.raises(InvalidInputError, match="Documents"):
-        retriever.add_documents(["a text"])  # type: ignore[list-item]
-
-
 def test_what_a_call_takes_is_said_where_it_takes_something_else(memory: EpicMemory) -> None:
     told = "takes k=, filter=, namespace=, options=, preferences=, steering=, stance_policy=, min_score= here; not 'kk'"
     with pytest.raises(TypeError, match=told):

@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -189,31 +189,6 @@ def test_the_same_as_langgraphs_own_from_a_file(script: list[list[Op]]) -> None:
 
 
 # one by one
-
-
-def test_put_get_delete(store: EpicStore) -> None:
-    before = datetime.now(timezone.utc)
-    store.put(NOTES, "tea", {"text": "green tea", "n": 1})
-    item = store.get(NOTES, "tea")
-    assert item is not None
-    assert (item.namespace, item.key, item.value) == (NOTES, "tea", {"text": "green tea", "n": 1})
-    assert before <= item.created_at == item.updated_at <= datetime.now(timezone.utc) + timedelta(seconds=1)
-    store.delete(NOTES, "tea")
-    store.delete(NOTES, "tea")
-    assert store.get(NOTES, "tea") is None
-    assert store.search(USERS) == []
-
-
-def test_an_update_keeps_its_birthday(store: EpicStore) -> None:
-    store.put(NOTES, "a", {"text": "red"})
-    store.put(NOTES, "b", {"text": "red"})
-    born = store.get(NOTES, "a")
-    store.put(NOTES, "a", {"text": "blue"})
-    item = store.get(NOTES, "a")
-    assert born is not None and item is not None
-    assert item.created_at == born.created_at < item.updated_at
-    assert keys(store.search(NOTES)) == ["a", "b"]
-    assert keys(store.search(NOTES, query="red", limit=1)) == ["b"]
 
 
 def test_what_is_read_is_a_copy(store: EpicStore) -> None:

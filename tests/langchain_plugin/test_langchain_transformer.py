@@ -302,28 +302,6 @@ def test_more_users_than_are_kept_prepared_are_served() -> None:
     assert lm.calls == 41
 
 
-def test_nobody_waits_for_the_preferences_of_another_user_to_be_embedded() -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    class Slow(HashEncoder):
-        def _encode(self, texts: Sequence[str]) -> Any:
-            if TRAIN in texts:
-                begun.set()
-                assert go_on.wait(60)
-            return super()._encode(texts)
-
-    keep = transformer(preferences=[WINE], embeddings=Slow())
-    keep.invoke(docs(1))
-    other = threading.Thread(target=keep.invoke, args=(docs(1),), kwargs={"preferences": [TRAIN]})
-    other.start()
-    assert begun.wait(60)
-    assert len(keep.invoke(docs(1))) == 2
-    assert other.is_alive()
-    go_on.set()
-    other.join(60)
-    assert not other.is_alive()
-
-
 def test_a_user_who_comes_twice_at_once_is_prepared_once() -> None:
     class Slow(HashEncoder):
         def _encode(self, texts: Sequence[str]) -> Any:

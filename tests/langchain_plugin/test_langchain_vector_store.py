@@ -203,16 +203,6 @@ async def test_a_function_that_filters_gets_copies_and_may_fail(store: EpicVecto
         await both(store, "similarity_search", "red", filter=never)
 
 
-def test_filters_whose_values_look_alike_are_told_apart(store: EpicVectorStore) -> None:
-    class Tenant(str):
-        def __repr__(self) -> str:
-            return "<tenant>"
-
-    store.add_texts(["secret", "secret"], [{"u": "anna"}, {"u": "bob"}], ids=["1", "2"])
-    for user, expected in (("anna", "1"), ("bob", "2")):
-        assert ids(store.similarity_search("secret", filter={"u": Tenant(user)})) == [expected]
-
-
 # retrievers
 
 
@@ -452,17 +442,6 @@ async def test_ids_of_every_kind(store: EpicVectorStore) -> None:
     assert ids(store.get_by_ids(strange)) == strange[1:]
 
 
-async def test_nothing_is_nothing(store: EpicVectorStore) -> None:
-    assert await both(store, "add_documents", []) == [] == await both(store, "add_texts", [])
-    assert await both(store, "add_texts", [], [], ids=[]) == []
-    assert await both(store, "get_by_ids", []) == []
-    store.add_texts(["red"], ids=["a"])
-    assert await both(store, "delete", []) is True and await both(store, "delete", ["none"]) is True
-    assert ids(store.get_by_ids(["a"])) == ["a"]
-    assert await both(store, "delete") is True
-    assert store.get_by_ids(["a"]) == []
-
-
 async def test_unknown_arguments_are_errors(store: EpicVectorStore) -> None:
     vector = words().vector("red")
     for name, argument in (
@@ -490,19 +469,6 @@ async def test_unknown_arguments_are_errors(store: EpicVectorStore) -> None:
 # what belongs to others stays as it is
 
 
-async def test_what_is_changed_while_it_is_embedded_is_stored_as_it_was_given() -> None:
-    document = Document(id="a", page_content="A text.", metadata={"user": "anna"})
-
-    class Slow(HashEncoder):
-        async def aencode(self, texts: Any) -> Any:
-            document.metadata["user"] = "bob"
-            return self.encode(texts)
-
-    store = EpicVectorStore(Slow())
-    await store.aadd_documents([document])
-    assert store.get_by_ids(["a"])[0].metadata == {"user": "anna"}
-
-
 def test_the_embedding_model_is_known() -> None:
     for embedding in (RandomEmbeddings(), EpicEmbeddings()):
         assert EpicVectorStore(embedding).embeddings is embedding
@@ -510,11 +476,3 @@ def test_the_embedding_model_is_known() -> None:
     assert isinstance(default, EpicEmbeddings) and len(default.embed_query("red")) == default.encoder.dimension
     assert EpicVectorStore(words()).embeddings.embed_query("red") == words().vector("red").tolist()
     assert "RAM" in repr(EpicVectorStore())
-
-
-def test_an_unknown_argument_of_a_search_is_named_beside_those_there_are() -> None:
-    store = EpicVectorStore()
-    with pytest.raises(TypeError, match="takes k=, filter=, preferences=, steering= here; not 'min_score'"):
-        store.similarity_search("wine", min_score=0.3)
-    with pytest.raises(TypeError, match="takes k=, filter= here; not 'steering'"):
-        store.similarity_search_by_vector([1.0], steering="off")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import pickle
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,8 +17,6 @@ from helpers import settled
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
@@ -36,7 +33,6 @@ from epic_memory import EpicMemory, Preference, Stance
 from epic_memory.errors import EncoderError, InvalidInputError, LMSetupError, LMUnavailableError, ReadOnlyError
 from epic_memory.steering.relevance import SAMPLES
 from epic_memory.verification import LMVerifier
-from epic_plugins.reranking import RememberingEncoder
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, heard
 from scripted import answer_to, instruction_for, read_prompt
@@ -109,13 +105,6 @@ async def test_stances_rule_the_order() -> None:
         assert ids(out) == ["n0", "n4", "n3", "n2", "n1"]
         scores = [node.score or 0.0 for node in out]
         assert scores == sorted(scores, reverse=True)
-
-
-async def test_what_is_for_nobody_is_ranked_by_its_similarity() -> None:
-    nodes = found("green tea", "red wine tea")
-    out = await both(lambda: hashed(DiscardAll(), steering="off"), nodes, "green tea")
-    assert [node.score for node in out] == [pytest.approx(1.0), pytest.approx(1 / 6**0.5, abs=1e-5)]
-    assert stances(out) == [None, None]
 
 
 def test_what_comes_out_shares_nothing_that_can_be_changed() -> None:
@@ -487,13 +476,6 @@ async def test_an_encoder_that_fails_is_an_error() -> None:
         await processor.apostprocess_nodes(found("red wine"), query_str="broken")
 
 
-def test_what_an_encoder_has_more_is_seen_through_one_that_remembers() -> None:
-    encoder = RememberingEncoder(HashEncoder())
-    assert (encoder.tau, encoder.floor, encoder.name, encoder.dimension) == (0.3, 0.2, "hash", 1024)
-    assert not hasattr(encoder, "encode_query") and encoder.encode([]).shape == (0, 1024)
-    assert copy.copy(encoder).encode(["tea"]).shape == (1, 1024)
-
-
 # a memory that judges
 
 
@@ -629,16 +611,6 @@ def test_it_is_stored_by_names() -> None:
     assert [VEGAN, ends.as_json()] == stored["preferences"]
 
 
-def test_copies_judge_alike() -> None:
-    processor = EpicNodePostprocessor(preferences=[VEGAN], keep="relevant", callback_manager=CallbackManager())
-    nodes = found(STEW, SOUP, STEAM, TOFU)
-    out = processor.postprocess_nodes(nodes, query_str=QUERY)
-    for other in (copy.copy(processor), copy.deepcopy(processor), pickle.loads(pickle.dumps(processor))):
-        assert other.postprocess_nodes(nodes, query_str=QUERY) == out
-    with pytest.raises(pickle.PicklingError, match="EpicMemory"):
-        pickle.dumps(EpicNodePostprocessor(memory=EpicMemory([VEGAN])))
-
-
 # in the framework
 
 
@@ -689,34 +661,6 @@ async def test_a_query_engine_answers_by_it() -> None:
 
 
 # whatever is given
-
-WORDS = st.sampled_from(["red", "wine", "tea", "bad", "half", "steam", " "])
-TEXTS = st.lists(st.lists(WORDS, max_size=4).map(" ".join), max_size=8)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    texts=TEXTS,
-    query=st.sampled_from([None, "red wine", "tea"]),
-    top_n=st.integers(1, 9),
-    mode=st.sampled_from(["signed", "paper", "off"]),
-)
-@example(texts=["red", "tea"], query="tea", top_n=1, mode="paper")
-@pytest.mark.slow
-def test_ranking_only_changes_places(texts: list[str], query: str | None, top_n: int, mode: str) -> None:
-    said = {"bad": Stance.CONFLICTS, "half": Stance.MIXED}
-    nodes = found(*texts)
-    out = hashed(KeepAll(said), steering=mode).postprocess_nodes(nodes, query_str=query)
-    assert sorted(ids(out)) == ids(nodes)
-    best = hashed(KeepAll(said), steering=mode, top_n=top_n).postprocess_nodes(nodes, query_str=query)
-    assert best == out[:top_n]
-    told = [node for node in out if node.text.strip()]
-    assert out[: len(told)] == told
-    scores = [node.score or 0.0 for node in told]
-    assert query is None or scores == sorted(scores, reverse=True)
-    for keep, left in (("relevant", {"supports", "mixed", "conflicts"}), ("supports", {"supports"})):
-        some = hashed(KeepAll(said), steering=mode, keep=keep).postprocess_nodes(nodes, query_str=query)
-        assert some == [node for node in out if not node.text.strip() or node.node.metadata.get("epic_stance") in left]
 
 
 def test_nothing_it_shows_has_a_models_key() -> None:

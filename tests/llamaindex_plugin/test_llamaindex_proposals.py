@@ -52,12 +52,6 @@ async def test_auto_accepts_what_is_said_plainly() -> None:
     assert [proposal.text for proposal in memory.proposals] == ["We moved to Porto"]
 
 
-async def test_by_default_nothing_is_proposed() -> None:
-    memory = EpicMemory()
-    await EpicMemoryBlock(memory=memory).aput(turn(SAID))
-    assert memory.proposals == []
-
-
 async def test_a_chat_proposes_what_leaves_its_buffer(tmp_path: Path) -> None:
     with EpicMemory.open(tmp_path / "me.epic", []) as memory:
         block = EpicMemoryBlock(memory=memory, propose=True)
@@ -114,12 +108,6 @@ async def test_a_file_for_reading_says_what_to_do(tmp_path: Path) -> None:
         pytest.raises(ReadOnlyError, match="only reads"),
     ):
         await EpicMemoryBlock(memory=memory, propose=True).aput(turn(SAID))
-
-
-@pytest.mark.parametrize("wrong", ["always", None, 0.9])
-def test_other_values_are_refused(wrong: Any) -> None:
-    with pytest.raises(ValidationError, match="propose"):
-        EpicMemoryBlock(memory=EpicMemory(), propose=wrong)
 
 
 # the tools

@@ -44,7 +44,6 @@ from epic_memory.errors import (
     LMUnavailableError,
     UndecidedError,
 )
-from epic_memory.pipeline.judge import JUDGED_AT_ONCE
 from epic_memory.types import BuildReport
 from helpers import HashEncoder, KeepAll, settled
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, SyncEmbedding, heard
@@ -113,15 +112,6 @@ WAYS: dict[str, Run] = {"call": _call, "acall": _acall}
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a step with or without blocking the event loop; inside a running loop both times."""
     return WAYS[request.param]
-
-
-@pytest.mark.slow
-async def test_both_ways_give_the_same_over_many_batches(run: Run) -> None:
-    keep = step(Scripted(concurrency=3))
-    given = nodes(14)
-    assert len(given) > JUDGED_AT_ONCE
-    assert await run(keep, given) == [one for node in given for one in step()([node])]
-    assert (keep.report.seen, keep.report.kept, keep.report.discarded) == (70, 42, 14)
 
 
 async def test_no_nodes_are_none(run: Run) -> None:
@@ -200,17 +190,6 @@ async def test_what_is_given_stays_as_it_is(run: Run) -> None:
     first.relationships.clear()
     assert isinstance(second, Document) and second.text_resource is not None
     second.text_resource.text = "changed"
-    assert given == before
-
-
-async def test_links_that_come_out_are_the_callers_own(run: Run) -> None:
-    linked = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="source", metadata={"authors": ["Ann"]})}
-    given = [TextNode(text="red wine", id_="a", relationships=linked)]
-    before = copy.deepcopy(given)
-    (found,) = await run(step(), given)
-    assert found.source_node == given[0].source_node
-    assert found.source_node is not None
-    found.source_node.metadata["authors"].append("Bob")
     assert given == before
 
 
@@ -331,29 +310,6 @@ async def test_nothing_blocks_the_event_loop() -> None:
     slow = SyncEmbedding()
     await EpicTransform(preferences=[WINE], embed_model=slow, llm=KeepAll()).acall(nodes())
     assert slow.threads and here not in slow.threads
-
-
-async def test_thousands_of_nodes_are_not_copied_on_the_event_loop() -> None:
-    threads: list[int] = []
-
-    class Copied(TextNode):
-        def model_copy(self, **options: Any) -> Any:
-            threads.append(threading.get_ident())
-            return super().model_copy(**options)
-
-    await step().acall([Copied(text="red wine")])
-    assert threads and threading.get_ident() not in threads
-
-
-async def test_preferences_may_change_while_others_run() -> None:
-    keep = step(Scripted(seconds=0.001), preferences=[WINE])
-    given = [TextNode(text="red wine in the night train", id_=str(n), metadata={"n": n}) for n in range(200)]
-    running = asyncio.ensure_future(keep.acall(given))
-    for preference in [TRAIN, WINE, TRAIN]:
-        await asyncio.sleep(0.01)
-        keep.preferences = [preference]
-        await keep.acall(nodes(1))
-    assert len(await running) == 200
 
 
 async def test_there_is_a_span(run: Run) -> None:
@@ -500,20 +456,6 @@ def test_settings_change_what_comes_out_and_nothing_is_asked_again() -> None:
     assert {asked.preferences for asked in lm.asked} == {("blue sky",)}
 
 
-def test_a_model_can_be_exchanged() -> None:
-    first, second = Scripted(), Scripted(name="second")
-    keep = step(first)
-    keep(nodes())
-    keep.llm = verifier_of(second)
-    assert ids(keep(nodes())) == KEPT and second.calls == first.calls == 16
-    encoder = HashEncoder(name="other")
-    keep.encoder = encoder
-    keep(nodes(1))
-    assert encoder.texts[WINE] == 1
-    keep.embed_model = EpicEmbedding()
-    assert all(node.embedding for node in keep(nodes(1)))
-
-
 @pytest.mark.parametrize(
     ("name", "value", "match"),
     [
@@ -595,14 +537,6 @@ def test_a_copy_shares_settings_and_models_and_nothing_that_was_seen(how: str) -
     with pytest.raises(ValidationError, match="settings"):
         keep.model_copy(update={"settings": 3.0})
     assert keep.model_copy(update={"settings": {"tau": 0.9}}).settings == Settings(tau=0.9)
-
-
-def test_it_is_pickled_without_what_it_has_seen() -> None:
-    keep = EpicTransform(preferences=[WINE], embed_model=EpicEmbedding(), settings=Settings(tau=0.1))
-    keep(nodes())
-    again = pickle.loads(pickle.dumps(keep))
-    assert again.to_dict() == keep.to_dict() and again.report == BuildReport()
-    assert again(nodes()) == keep(nodes())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -39,12 +39,11 @@ from llama_index.core.vector_stores import (
     SimpleVectorStore,
     VectorStoreQuery,
 )
-from llama_index.core.vector_stores.types import BasePydanticVectorStore, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
-from epic_llamaindex import EpicEmbedding, EpicVectorStore
+from epic_llamaindex import EpicVectorStore
 from epic_memory import EpicMemory, Filter, Preference
 from epic_memory.collection import Collection, Record
-from epic_memory.encoders import default_encoder
 from epic_memory.errors import (
     AlreadyThereError,
     DamagedError,
@@ -417,14 +416,6 @@ def test_a_model_of_llamaindex_embeds_what_the_index_did_not() -> None:
     assert len(store.get_nodes()) == 2
 
 
-@pytest.mark.parametrize("make", [None, EpicEmbedding, default_encoder], ids=["default", "EpicEmbedding", "encoder"])
-def test_the_embedding_model_for_the_index(make: Callable[[], Any] | None) -> None:
-    given = None if make is None else make()
-    store = EpicVectorStore(given)
-    assert isinstance(store.embed_model, EpicEmbedding) and store.embed_model.encoder is default_encoder()
-    assert store.client.encoder is default_encoder()
-
-
 # queries
 
 
@@ -624,15 +615,6 @@ def test_what_is_got_is_what_is_removed(chosen: set[int] | None, value: int | No
     assert {one.node_id for one in store.get_nodes()} == {f"n{n}" for n in range(8)} - right
 
 
-def test_an_epic_filter_removes_and_gets_too(store: EpicVectorStore) -> None:
-    store.add([embedded(n, n=n) for n in range(4)])
-    assert [one.node_id for one in store.get_nodes(filters=Filter.ge("n", 2))] == ["n2", "n3"]
-    store.delete_nodes(filters=Filter.lt("n", 3))
-    assert [one.node_id for one in store.get_nodes()] == ["n3"]
-    with pytest.raises(TypeError, match="'x'"):
-        store.delete_nodes(["n3"], x=1)
-
-
 async def test_sync_and_async_are_the_same(store: EpicVectorStore, tmp_path: Path) -> None:
     other = EpicVectorStore(encoder(), path=tmp_path / "other.vectors")
     nodes = [embedded(n, of=f"d{n % 3}", n=n) for n in range(8)]
@@ -797,10 +779,3 @@ def test_a_record_that_was_made_of_no_node_is_damage(path: Path) -> None:
 def test_arguments_that_cannot_be(options: dict[str, Any]) -> None:
     with pytest.raises((InvalidInputError, TypeError)):
         EpicVectorStore(**options)
-
-
-def test_what_it_is() -> None:
-    store = EpicVectorStore()
-    assert isinstance(store, BasePydanticVectorStore)
-    assert store.stores_text and store.is_embedding_query and store.class_name() == "EpicVectorStore"
-    assert isinstance(store.client, Collection) and store.path is None and store

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_memory.errors import LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, Message
 from epic_memory.lm.base import Schema
 from epic_plugins.adapted_lm import AdaptedLM, explained, refused
@@ -92,11 +92,6 @@ def test_a_feature_that_was_taken_is_not_doubted() -> None:
     with pytest.raises(LMError):
         answered(lm, "sync")
     assert lm.asked == [(True, 9)] * 2
-
-
-def test_a_context_that_is_no_number_is_refused() -> None:
-    with pytest.raises(InvalidInputError):
-        Framework(context=0)
 
 
 def named(name: str, **attributes: Any) -> Exception:

@@ -8,7 +8,6 @@ import pickle
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,10 @@ import epic_llamaindex.models as li
 from chat_models import Words
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import default_encoder
-from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError
+from epic_memory.errors import EncoderError, InvalidInputError
 from epic_memory.steering.relevance import SAMPLES
 from helpers import Encode, HashEncoder, KeepAll, both, settled
-from llamaindex_models import ScriptedEmbedding, SyncEmbedding, heard
+from llamaindex_models import ScriptedEmbedding, SyncEmbedding
 from tables import table
 
 TEXTS = ["a red wine", "a night train", "an old church"]
@@ -150,16 +149,6 @@ def test_a_name_can_be_given_and_arguments_are_checked(plugin: Plugin) -> None:
     for wrong in ({"tau": 2.0}, {"floor": float("nan")}, {"name": " "}, {"fingerprint": ""}):
         with pytest.raises(InvalidInputError):
             plugin.encoder(plugin.model(), **wrong)
-
-
-def test_a_memory_is_not_opened_with_other_embeddings(plugin: Plugin, tmp_path: Path) -> None:
-    how = Settings(verifier=KeepAll())
-    with EpicMemory.open(tmp_path / "me", ["red wine"], encoder=plugin.encoder(plugin.model()), settings=how) as memory:
-        memory.add(["a red wine"])
-    with EpicMemory.open(tmp_path / "me", encoder=plugin.encoder(plugin.model()), settings=how) as memory:
-        assert len(memory.search("wine")) == 1
-    with pytest.raises(EncoderMismatchError):
-        EpicMemory.open(tmp_path / "me", encoder=plugin.encoder(plugin.model(), fingerprint="new weights"))
 
 
 class Instructed(ScriptedEmbedding):
@@ -309,12 +298,6 @@ def test_another_encoder_is_given_again() -> None:
     for batch in (0, 5000, "many"):
         with pytest.raises(ValidationError):
             li.EpicEmbedding(embed_batch_size=batch)  # type: ignore[arg-type]
-
-
-def test_it_is_an_embedding_model_that_others_hear_of() -> None:
-    with heard() as (events, _):
-        li.EpicEmbedding().get_text_embedding_batch(TEXTS)
-    assert [event.class_name() for event in events] == ["EmbeddingStartEvent", "EmbeddingEndEvent"]
 
 
 def test_a_memory_says_which_adapter_a_model_needs_and_shows_no_key() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,11 +14,11 @@ from hypothesis import strategies as st
 
 from epic_memory import Preference, QuerySteering
 from epic_memory.encoders import Encoder, default_encoder
-from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
-from epic_memory.types import FloatArray, Stance
-from epic_plugins.vector_stores import Found, SteeredSearch, Target, checked_k
-from helpers import HashEncoder, both
+from epic_memory.runtime.effects import Call, arun, run
+from epic_memory.types import Stance
+from epic_plugins.vector_stores import Found, SteeredSearch, Target
+from helpers import HashEncoder
 
 CASINO, QUIET, BANK = (
     "A hotel with a casino, slot machines and poker.",
@@ -56,6 +55,9 @@ class Store:
     async def afetch(self, vector: list[float], count: int) -> list[Document]:
         return self.fetch(vector, count)
 
+    def call(self, vector: list[float], count: int) -> Call:
+        return Call(self.fetch, self.afetch, vector, count)
+
 
 def read(document: Document) -> Document:
     return document
@@ -65,11 +67,19 @@ def search_of(encoder: HashEncoder | None = None, **options: Any) -> SteeredSear
     return SteeredSearch(encoder or HashEncoder(), **{"floor": 0.1, **options})
 
 
+def target_of(search: SteeredSearch, *given: Any) -> Target:
+    return run(search.target(*given))
+
+
+def found_for(search: SteeredSearch, target: Target, k: int, store: Store) -> list[Found[Document]]:
+    return run(search.find(target, k, store.call, read))
+
+
 def found_by(
     search: SteeredSearch, store: Store, preferences: Sequence[str | Preference], mode: Any = "signed", k: int = 3
 ) -> list[Found[Document]]:
     embedding = search.encoder.encode([QUERY])[0].tolist()
-    return search.find(search.target(embedding, preferences, mode), k, store.fetch, read)
+    return found_for(search, target_of(search, embedding, preferences, mode), k, store)
 
 
 def texts(found: Sequence[Found[Document]]) -> list[str]:
@@ -93,18 +103,11 @@ def test_more_are_fetched_only_where_they_are_ranked(mode: str, overfetch: int) 
         assert len(found) == 6
 
 
-def test_off_searches_with_the_embedding_itself() -> None:
-    embedding = [3.0, 4.0, 0.0]
-    target = search_of(HashEncoder(3)).target(embedding, [AVOIDS], "off")
-    assert target.vector == embedding
-    assert target == Target(vector=embedding, steered_by=(), matched=True)
-
-
 @pytest.mark.parametrize("mode", ["paper", "signed"])
 def test_below_the_floor_the_embedding_itself_is_searched_with(mode: str) -> None:
     encoder = HashEncoder()
     embedding = encoder.vector(QUERY).tolist()
-    target = search_of(encoder, floor=0.99).target(embedding, [AVOIDS], mode)
+    target = target_of(search_of(encoder, floor=0.99), embedding, [AVOIDS], mode)
     assert target.vector == embedding
     assert target.steered_by == ()
     assert not target.matched
@@ -114,17 +117,10 @@ def test_a_query_matches_from_the_encoders_floor_on_though_in_paper_mode_everyth
     encoder = HashEncoder()
     encoder.floor = 0.9
     for mode in ("paper", "signed", "off"):
-        far = SteeredSearch(encoder).target(encoder.vector("red wine"), ["blue sky"], mode)
-        near = SteeredSearch(encoder).target(encoder.vector("blue sky"), ["blue sky"], mode)
+        far = target_of(SteeredSearch(encoder), encoder.vector("red wine"), ["blue sky"], mode)
+        near = target_of(SteeredSearch(encoder), encoder.vector("blue sky"), ["blue sky"], mode)
         assert (far.matched, near.matched) == (mode == "off", True)
         assert bool(far.steered_by) == (mode == "paper")
-
-
-def test_without_preferences_a_query_matches_nothing() -> None:
-    encoder = HashEncoder()
-    target = search_of(encoder).target(encoder.vector(QUERY), [], "signed")
-    assert not target.matched
-    assert target.vector == encoder.vector(QUERY).tolist()
 
 
 def test_it_is_searched_with_what_query_steering_gives() -> None:
@@ -137,7 +133,7 @@ def test_it_is_searched_with_what_query_steering_gives() -> None:
         (2, "paper"): paper.steer_vector(query),
     }
     for (overfetch, mode), steered in expected.items():
-        target = SteeredSearch(encoder, overfetch=overfetch).target(query.tolist(), [AVOIDS, LIKES], mode)  # type: ignore[arg-type]
+        target = target_of(SteeredSearch(encoder, overfetch=overfetch), query.tolist(), [AVOIDS, LIKES], mode)  # type: ignore[arg-type]
         np.testing.assert_allclose(target.vector, steered.vector, atol=1e-6)
         assert target.steered_by == tuple(one.preference.text for one in steered.preferences)
 
@@ -147,8 +143,8 @@ def test_it_is_searched_with_what_query_steering_gives() -> None:
 def test_what_is_searched_with_is_as_long_as_the_embedding(mode: str, length: float) -> None:
     encoder = HashEncoder()
     search = search_of(encoder)
-    unit = search.target(encoder.vector(QUERY), [AVOIDS], mode)  # type: ignore[arg-type]
-    long = search.target(encoder.vector(QUERY) * length, [AVOIDS], mode)  # type: ignore[arg-type]
+    unit = target_of(search, encoder.vector(QUERY), [AVOIDS], mode)  # type: ignore[arg-type]
+    long = target_of(search, encoder.vector(QUERY) * length, [AVOIDS], mode)  # type: ignore[arg-type]
     np.testing.assert_allclose(np.array(long.vector), length * np.array(unit.vector), rtol=1e-4, atol=1e-7)
     assert long.steered_by == unit.steered_by == (AVOIDS,)
 
@@ -158,19 +154,12 @@ def test_an_expired_preference_does_not_steer() -> None:
     now = datetime.now(timezone.utc)
     past, future = (Preference(text=AVOIDS, expires_at=now + timedelta(hours=hours)) for hours in (-1, 1))
     search = search_of(encoder)
-    assert not search.target(encoder.vector(QUERY), [past], "signed").matched
-    assert search.target(encoder.vector(QUERY), [past, LIKES], "signed").steered_by == (LIKES,)
-    assert search.target(encoder.vector(QUERY), [future], "signed").steered_by == (AVOIDS,)
+    assert not target_of(search, encoder.vector(QUERY), [past], "signed").matched
+    assert target_of(search, encoder.vector(QUERY), [past, LIKES], "signed").steered_by == (LIKES,)
+    assert target_of(search, encoder.vector(QUERY), [future], "signed").steered_by == (AVOIDS,)
 
 
 # how it is ranked
-
-
-def test_what_is_avoided_comes_after_what_is_not() -> None:
-    encoder = default_encoder()
-    search, store = SteeredSearch(encoder), Store([(CASINO, {}), (QUIET, {}), (BANK, {})], encoder)
-    assert texts(found_by(search, store, [AVOIDS], "paper", k=1)) == [CASINO]
-    assert texts(found_by(search, store, [AVOIDS], "signed", k=1)) == [QUIET]
 
 
 @given(
@@ -223,25 +212,22 @@ async def test_afind_gives_what_find_gives(mode: Any) -> None:
     store = Store([(CASINO, {"epic_stance": "conflicts"}), (QUIET, {}), (BANK, {})], encoder)
     one, other = SteeredSearch(encoder), SteeredSearch(encoder)
     query = encoder.encode([QUERY])[0].tolist()
-    target, atarget = one.target(query, [AVOIDS, LIKES], mode), await other.atarget(query, [AVOIDS, LIKES], mode)
+    target = target_of(one, query, [AVOIDS, LIKES], mode)
+    atarget = await arun(other.target(query, [AVOIDS, LIKES], mode))
     assert target == atarget
     ranked = [None if one.query is None else one.query.vector.tolist() for one in (target, atarget)]
     assert ranked[0] == ranked[1]
-    assert one.find(target, 2, store.fetch, read) == await other.afind(atarget, 2, store.afetch, read)
+    assert found_for(one, target, 2, store) == await arun(other.find(atarget, 2, store.call, read))
 
 
 async def test_the_async_way_never_encodes_synchronously() -> None:
     encoder = HashEncoder()
     store = Store([(CASINO, {"epic_stance": "conflicts"}), (QUIET, {})], encoder)
     search = search_of(encoder)
-    await search.afind(await search.atarget(encoder.vector(QUERY), [AVOIDS], "signed"), 2, store.afetch, read)
+    target = await arun(search.target(encoder.vector(QUERY), [AVOIDS], "signed"))
+    await arun(search.find(target, 2, store.call, read))
     assert encoder.texts[CASINO] == 1
     assert not encoder.sync_threads
-
-
-def test_an_empty_store_has_nothing() -> None:
-    encoder = HashEncoder()
-    assert found_by(search_of(encoder), Store([], encoder), [AVOIDS]) == []
 
 
 def test_a_store_that_returns_more_than_asked_for_is_cut() -> None:
@@ -249,8 +235,8 @@ def test_a_store_that_returns_more_than_asked_for_is_cut() -> None:
     store = Store([("hotel", {})] * 9, encoder)
     for mode in ("off", "signed"):
         search = search_of(encoder)
-        target = search.target(encoder.vector(QUERY), [AVOIDS], mode)  # type: ignore[arg-type]
-        assert len(search.find(target, 2, lambda vector, count: store.fetch(vector, 9), read)) == 2
+        target = target_of(search, encoder.vector(QUERY), [AVOIDS], mode)  # type: ignore[arg-type]
+        assert len(run(search.find(target, 2, lambda vector, count: store.call(vector, 9), read))) == 2
 
 
 # stances
@@ -291,60 +277,7 @@ def test_a_text_is_encoded_once_whoever_asks() -> None:
     assert encoder.texts[CASINO] == encoder.texts[QUIET] == 1
 
 
-@given(asked=st.lists(st.lists(texts_of_words, min_size=1, max_size=5), max_size=8), size=st.integers(1, 6))
-def test_kept_vectors_are_the_encoders_own(asked: list[list[str]], size: int) -> None:
-    encoder = HashEncoder(64)
-    kept = TextVectors(encoder, size=size)
-    for wanted in asked:
-        np.testing.assert_array_equal(kept.of(wanted), np.stack([encoder.vector(text) for text in wanted]))
-        assert len(kept) <= size
-
-
-def test_the_texts_used_last_are_kept() -> None:
-    encoder = HashEncoder()
-    kept = TextVectors(encoder, size=2)
-    for text in ("a", "b", "a", "c", "a", "b"):
-        kept.of([text])
-    assert dict(encoder.texts) == {"a": 1, "b": 2, "c": 1}
-
-
-async def test_both_ways_keep_the_same() -> None:
-    encoder = HashEncoder()
-    kept = TextVectors(encoder)
-    long = "hotel " * 1000
-    first = kept.of([long, "a", long])
-    np.testing.assert_array_equal(await kept.aof([long, "a", "b"]), [first[0], first[1], encoder.vector("b")])
-    assert encoder.texts[long] == encoder.texts["a"] == 1
-
-
-def test_several_threads_get_the_right_vectors() -> None:
-    encoder = HashEncoder(64)
-    kept = TextVectors(encoder, size=5)
-    asked = [[f"text {n % 7}", f"text {n % 3}"] for n in range(300)]
-
-    def asks(wanted: list[str]) -> FloatArray:
-        return kept.of(wanted)
-
-    with ThreadPoolExecutor(8) as pool:
-        for wanted, vectors in zip(asked, pool.map(asks, asked), strict=True):
-            np.testing.assert_array_equal(vectors, [encoder.vector(text) for text in wanted])
-    assert len(kept) == 5
-
-
 # what cannot be
-
-
-@pytest.mark.parametrize("k", [0, -1, 2.0, True, "3", None])
-async def test_a_k_that_cannot_be_is_an_error(k: Any) -> None:
-    encoder = HashEncoder()
-    store = Store([(CASINO, {})], encoder)
-    search = search_of(encoder)
-    target = search.target(encoder.vector(QUERY), [], "off")
-    for ask in (lambda: checked_k(k), lambda: search.find(target, k, store.fetch, read)):
-        with pytest.raises(InvalidInputError, match="at least 1"):
-            ask()
-    with pytest.raises(InvalidInputError, match="at least 1"):
-        await search.afind(target, k, store.afetch, read)
 
 
 @pytest.mark.parametrize("options", [{"floor": 1.5}, {"floor": float("nan")}, {"overfetch": 0}, {"overfetch": 1.5}])
@@ -366,18 +299,12 @@ def test_options_that_cannot_be_are_errors(options: dict[str, Any]) -> None:
         ([], "sideways", InvalidInputError, "paper, signed, off"),
     ],
 )
-async def test_preferences_and_modes_that_cannot_be_are_errors(
+def test_preferences_and_modes_that_cannot_be_are_errors(
     preferences: Any, mode: Any, error: type[Exception], what: str
 ) -> None:
     encoder = HashEncoder()
     with pytest.raises(error, match=what):
-        await both(search_of(encoder), "target", encoder.vector(QUERY), preferences, mode)
-
-
-def test_one_preference_may_be_given_as_it_is() -> None:
-    encoder = HashEncoder()
-    for one in (AVOIDS, Preference(text=AVOIDS)):
-        assert search_of(encoder).target(encoder.vector(QUERY), one, "signed").steered_by == (AVOIDS,)  # type: ignore[arg-type]
+        target_of(search_of(encoder), encoder.vector(QUERY), preferences, mode)
 
 
 BAD_EMBEDDINGS: dict[str, Callable[[], Any]] = {
@@ -392,4 +319,4 @@ BAD_EMBEDDINGS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", BAD_EMBEDDINGS)
 def test_an_embedding_that_is_none_is_an_error(kind: str) -> None:
     with pytest.raises(EncoderError, match="embedding of the query"):
-        search_of().target(BAD_EMBEDDINGS[kind](), [AVOIDS], "signed")
+        target_of(search_of(), BAD_EMBEDDINGS[kind](), [AVOIDS], "signed")
