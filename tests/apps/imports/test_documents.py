@@ -143,6 +143,14 @@ def test_mails(tmp_path: Path, sender: str, text: str, origin: str) -> None:
     assert made.metadata["origin"] == origin and made.metadata["time"].startswith("2024-05-01")
 
 
+@pytest.mark.parametrize(("text", "origin"), [("<p>Yes.", "user"), ("<p>Yes.<blockquote>I love casinos.", "other")])
+def test_a_mail_in_html_that_quotes_is_not_the_users(tmp_path: Path, text: str, origin: str) -> None:
+    mail = MAIL.replace("Subject", "Content-Type: text/html\nSubject").format("ann@example.org", text)
+    (tmp_path / "a.eml").write_text(mail, encoding="utf-8")
+    (made,) = items_of(tmp_path, user="ann@example.org").values()
+    assert made.metadata["origin"] == origin
+
+
 def test_no_piece_of_a_mail_that_quotes_is_the_users(tmp_path: Path) -> None:
     text = "Yes.\n\n-----Original Message-----\n" + "The weather was fine again today. " * 300
     (tmp_path / "a.eml").write_text(MAIL.format("ann@example.org", text), encoding="utf-8")
