@@ -163,7 +163,7 @@ class _Sync:
             known = self._files.get(name, SyncedFile())
             if known.digest and known.content == file.digest:
                 self._again.add(name)
-            elif not known.digest and file.ids and {*known.ids} <= {*file.ids} <= {*same}:
+            elif known.ids and not known.digest and {*known.ids} <= {*file.ids} <= {*same}:
                 self.report.unchanged += 1
             elif known.ids:
                 self.report.changed.append(name)
