@@ -73,6 +73,11 @@ class SyncedFile:
 class FolderState:
     """Files of one synced folder by their names, and which of them a sync that was cut off was about to change.
 
+    Attributes:
+        files: The files by their names.
+        was_built: Whether another command than a sync has taken them in.
+        cut_off: The items that a sync which was cut off was about to write, by their files.
+
     Args:
         memory: The memory.
         name: The name that the memory gives to the folder.
