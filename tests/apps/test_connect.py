@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from command_line import Epic, refused, runner
+from command_line import Epic, refused
 from epic_apps.connect import CLIENTS, Client, connect, disconnect, settings_path
 from epic_apps.doctor import examine
 from epic_apps.sizes import sizes
@@ -31,11 +31,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(made))
     return made
-
-
-@pytest.fixture
-def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
-    return runner(capsys)
 
 
 @pytest.fixture

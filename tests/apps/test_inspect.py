@@ -21,7 +21,7 @@ import pytest
 from lxml import etree
 from starlette.testclient import TestClient
 
-from command_line import runner
+from command_line import Epic
 from epic_apps.inspect import inspect_app, run_inspect, views
 from epic_learn.memory_proposals import MemoryProposals
 from epic_memory import Aspects, EpicMemory, Expansion, Item, Settings
@@ -527,8 +527,7 @@ def test_a_file_that_is_written_over_is_said(path: Path, memory: EpicMemory) -> 
     assert answer.status_code == 400 and "me.epic" in words_on(answer.text)
 
 
-def test_the_command_says_what_is_wrong(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    epic = runner(capsys)
+def test_the_command_says_what_is_wrong(path: Path, tmp_path: Path, epic: Epic) -> None:
     missing = epic("inspect", str(tmp_path / "none.epic"), "--no-browser")
     assert missing.code != 0 and "none.epic" in missing.err
     taken = epic("inspect", str(path), "--no-browser", "--port", "99999")

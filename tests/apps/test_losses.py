@@ -82,9 +82,9 @@ def test_the_stage_of_seeded_losses_is_named() -> None:
 
 
 def test_a_budget_that_is_full() -> None:
-    memory = EpicMemory(PREFERENCES, settings=Settings(budget="250 KB", not_kept=2000))
+    memory = EpicMemory(PREFERENCES, settings=Settings(budget="150 KB", not_kept=2000))
     rng = random.Random(1)
-    memory.add([f"Hotel {n} with a casino in {rng.choice(PLACES)}, {rng.choice(TOPICS)} {n}." for n in range(1500)])
+    memory.add([f"Hotel {n} with a casino in {rng.choice(PLACES)}, {rng.choice(TOPICS)} {n}." for n in range(600)])
     evicted = [record for record in memory.file.not_kept() if record.stage == "budget"]
     assert evicted
     assert why_not(memory, evicted[0].text).stage == "budget"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import refused, runner
+from command_line import Epic, refused
 from epic_apps import import_from, sync
 from epic_apps.markdown import export_markdown
 from epic_memory import EpicMemory, Item
@@ -78,11 +78,10 @@ def test_nothing_grows_by_giving_it_back(memory: EpicMemory, tmp_path: Path) -> 
     assert memory.stats().counts == before and not memory.proposals
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(tmp_path: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with EpicMemory.open("me.epic", [AVOIDS]):
         pass
-    epic = runner(capsys)
     assert "preferences.md" in epic("export", "me.epic", "md", "--markdown").out
     refused(epic("export", "me.epic", "md", "--markdown"), "--overwrite")
     text = Path("md/preferences.md").read_text(encoding="utf-8").replace("casinos", "bars")

@@ -27,7 +27,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 
-from command_line import runner
+from command_line import Epic
 from epic_apps.mcp import memory_server
 from epic_apps.mcp_memory import Access, UserMemory
 from epic_apps.mcp_serving import PATH, http_app
@@ -241,15 +241,15 @@ async def test_who_wrote_a_text_is_said_and_a_secret_is_not_saved(path: Path) ->
 
 
 async def test_what_is_proposed_is_in_force_by_the_command_that_the_answer_names(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    path: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent)
     async with connected(Path(path.name), "propose", namespace="ines") as client:
         note = (await answer(client, "remember", text="I live in Porto."))["note"]
-    epic, *arguments = shlex.split(note.partition(": ")[2])
+    command, *arguments = shlex.split(note.partition(": ")[2])
     monkeypatch.chdir("/")
 
-    assert epic == "epic" and runner(capsys)(*arguments).code == 0
+    assert command == "epic" and epic(*arguments).code == 0
     with EpicMemory.open(path, settings=Settings(namespace="ines")) as memory:
         assert [each.text for each in memory.facts] == ["I live in Porto."]
 
@@ -346,9 +346,8 @@ async def test_calls_at_once_are_all_answered(path: Path) -> None:
 
 
 def test_the_command_names_a_port_or_token_that_cannot_be_used(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    path: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    epic = runner(capsys)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -359,10 +358,8 @@ def test_the_command_names_a_port_or_token_that_cannot_be_used(
 
 
 @pytest.mark.slow  # a process of its own imports the SDK
-async def test_a_client_that_reads_a_printed_configuration_reaches_the_memory(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    printed = runner(capsys)("connect", "claude-desktop", str(path), "--print").out
+async def test_a_client_that_reads_a_printed_configuration_reaches_the_memory(path: Path, epic: Epic) -> None:
+    printed = epic("connect", "claude-desktop", str(path), "--print").out
     server = json.loads(printed)["mcpServers"]["epic-memory"]
     started = StdioServerParameters(**server, env={"PYTHONPATH": os.pathsep.join(sys.path), "PATH": ""}, cwd="/")
     async with Client(started) as client:
@@ -385,10 +382,7 @@ def test_a_client_that_goes_away_leaves_no_traceback(path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_command_names_what_is_missing(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    epic = runner(capsys)
+def test_the_command_names_what_is_missing(path: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
     assert epic("mcp", "missing.epic").code == 2
     monkeypatch.setitem(sys.modules, "epic_apps.mcp", None)
     result = epic("mcp", str(path))

@@ -49,7 +49,7 @@ HOSTILE = (
     "hotel with a casino <script>alert(1)</script>",
     "hotel casino\n" * 1_000,
 )
-SHOWING = ("ask FILE hotel --all -v -k 20", "list FILE", "show FILE a0", "explain FILE a0", "explain FILE a0 -v")
+SHOWING = ("ask FILE hotel --all -v -k 20", "list FILE", "explain FILE a0", "explain FILE a0 -v")
 _STYLE = re.compile(r"\x1b\[[\d;]*m")
 _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 

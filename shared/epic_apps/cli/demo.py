@@ -21,7 +21,6 @@ from epic_apps.cli.sources import Sources, read_preferences
 from epic_memory.lm.base import LanguageModel
 from epic_memory.memory import EpicMemory
 from epic_memory.settings import Settings, checked_settings
-from epic_memory.text.chunking import WordChunker
 from epic_memory.types import Hit, Item, Preference, Stance
 from epic_memory.types.preferences import Expansion
 
@@ -77,7 +76,7 @@ def run_demo(
         writes = f"{llm.name} writes once what each means in practice, and decides what is kept for it."
     yield plain(f"  {writes}", "dim")
 
-    items = list(Sources([str(_DATA / "corpus.jsonl")], chunker=WordChunker()))
+    items = list(Sources([str(_DATA / "corpus.jsonl")]))
     if path is None:
         memory = EpicMemory(preferences, llm=llm, settings=checked_settings(settings))
     else:

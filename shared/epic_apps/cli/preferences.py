@@ -1,8 +1,9 @@
-"""Commands about preferences: epic preferences FILE list, show, add, remove, replace, set, edit, reread."""
+"""Commands about preferences: epic preferences FILE list, show, add, remove, replace, set, reread."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
@@ -129,45 +130,35 @@ def _set(
     avoids: Annotated[Phrases, Option(metavar="PHRASE", help="once or more; '' for nothing")] = None,
     firmness: Annotated[Literal["strict", "strong", "mild"] | None, Option(help="how firmly it is meant")] = None,
     scope: Annotated[str | None, Option(help="when or where it holds; '' for always")] = None,
-) -> None:
-    """Say what it likes and avoids; what is not given stays."""
-    from epic_memory.types.preferences import FIRMNESS, Aspects
-
-    with file.open() as memory:
-        held = memory.preferences.aspects(text)
-        corrected = Aspects(
-            liked=_corrected(likes, held.liked),
-            avoided=_corrected(avoids, held.avoided),
-            firmness=held.firmness if firmness is None else FIRMNESS[firmness],
-            scope=held.scope if scope is None else scope.strip(),
-            source="user",
-        )
-        memory.preferences.set_aspects(text, corrected)
-        file.show(memory.preferences.aspects(text), _line(memory.preferences.aspects(text)))
-
-
-@command(app)
-def _edit(
-    file: InFile,
-    text: Which,
     question: Annotated[
         Phrases, Option(metavar="PHRASE", help="what the user might ask for which it matters; '' for nothing")
     ] = None,
     follows: Annotated[Phrases, Option(metavar="PHRASE", help="what suits the user; '' for nothing")] = None,
     breaks: Annotated[Phrases, Option(metavar="PHRASE", help="what it rules out; '' for nothing")] = None,
 ) -> None:
-    """Say what it means in practice; what is not given stays."""
-    from epic_memory.types.preferences import Expansion
+    """Say what it likes and avoids, and what it means in practice; what is not given stays."""
+    from epic_memory.types.preferences import FIRMNESS, Expansion
 
-    if question is follows is breaks is None:
-        raise InvalidInputError("Say what it means in practice: --question, --follows or --breaks, each once or more.")
+    sides, parts = {"liked": likes, "avoided": avoids}, {"questions": question, "follows": follows, "breaks": breaks}
+    changed: dict[str, Any] = {name: _stated(given) for name, given in sides.items() if given is not None}
+    changed |= {} if firmness is None else {"firmness": FIRMNESS[firmness]}
+    changed |= {} if scope is None else {"scope": scope.strip()}
     with file.open() as memory:
-        held = memory.preferences.expansions(text)
-        known = ((), (), ()) if held is None else (held.questions, held.follows, held.breaks)
-        parts = [_corrected(*both) for both in zip((question, follows, breaks), known, strict=True)]
-        edited = Expansion(questions=parts[0], follows=parts[1], breaks=parts[2], source="user")
-        memory.preferences.set_expansion(text, edited)
+        aspects, held = memory.preferences.aspects(text), memory.preferences.expansions(text)
+        if not all(given is None for given in parts.values()):
+            meant = {
+                name: getattr(held, name, ()) if given is None else _stated(given) for name, given in parts.items()
+            }
+            memory.preferences.set_expansion(text, Expansion(**meant, source="user"))
+        elif not changed:
+            raise InvalidInputError("Say what it likes or avoids, or what it means: --likes, --avoids, --follows ...")
+        if changed:
+            memory.preferences.set_aspects(text, replace(aspects, **changed, source="user"))
         _print(file, memory, text)
+
+
+def _stated(phrases: list[str]) -> tuple[str, ...]:
+    return tuple(phrase for phrase in phrases if phrase.strip())
 
 
 @command(app)
@@ -183,10 +174,6 @@ def _reread(file: InFile, judging: Judging, text: Which) -> None:
         for reason in report.unread.values():
             warn(reason)
         file.show(memory.preferences.aspects(text), _line(memory.preferences.aspects(text), again=bool(report.unread)))
-
-
-def _corrected(given: Phrases, known: tuple[str, ...]) -> tuple[str, ...]:
-    return known if given is None else tuple(phrase for phrase in given if phrase.strip())
 
 
 def _print(file: InFile, memory: EpicMemory, text: str) -> None:

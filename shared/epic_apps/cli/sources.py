@@ -32,6 +32,7 @@ _LONGEST_LINE = 100_000_000
 # Reasons of one file that are told; the others are counted.
 _MOST_REASONS = 20
 _MOST_LINKS = 5
+_CHUNKER, _WINDOWS = WordChunker(), ConversationChunker()
 _SPEAKERS = ("role", "content", "sender", "speaker", "author", "name", "from")
 
 
@@ -57,8 +58,6 @@ class Sources:
 
     Attributes:
         paths: Files and folders.
-        chunker: The chunker for documents.
-        conversations: The chunker for chat logs.
         skipped: Filled while reading: what holds no text, or is of a kind that is not read.
         failures: Filled while reading: what should have been readable, and was not, with the reason.
         roots: What names the files, with which the ids of their items begin.
@@ -69,8 +68,6 @@ class Sources:
     """
 
     paths: Iterable[str | Path]
-    chunker: WordChunker = field(default_factory=WordChunker)
-    conversations: ConversationChunker = field(default_factory=ConversationChunker)
     skipped: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     roots: Roots = field(default_factory=Roots)
@@ -224,8 +221,8 @@ class Sources:
     def _chunks(self, place: str, item_id: str, sections: Sequence[Section]) -> Iterator[Item]:
         """Yield the chunks of sections, numbered from the first to the last if there are several."""
         # Cut twice: the pieces of a large document would take more memory than itself.
-        count = sum(1 for section in sections for _ in self.chunker.stream(section.text))
-        pieces = ((section, piece) for section in sections for piece in self.chunker.stream(section.text))
+        count = sum(1 for section in sections for _ in _CHUNKER.stream(section.text))
+        pieces = ((section, piece) for section in sections for piece in _CHUNKER.stream(section.text))
         for number, (section, piece) in enumerate(pieces):
             numbered = {"chunk": number, "chunks": count} if count > 1 else {}
             name = f"{item_id}#{number}" if count > 1 else item_id
@@ -279,7 +276,7 @@ class Sources:
 
     def _conversation(self, path: Path, name: str, messages: Any) -> Iterator[Item]:
         conversation = read_conversation(messages)
-        for item in conversation_items(conversation, self.conversations):
+        for item in conversation_items(conversation, _WINDOWS):
             number = item.metadata["window"]
             metadata = {key: value for key, value in item.metadata.items() if key not in ("kind", "window")}
             yield self._item(str(path), f"{name}#{number}", item.text, {**metadata, "source": name, "chunk": number})

@@ -102,8 +102,7 @@ class _Sync:
         self._name = self._roots.begin(top)
         before = known_folders(memory).get(self._name, {})
         given = before.get("ignore", []) if ignore is None else list(ignore)
-        failed = before.get("failed")
-        self._known = {"path": str(top), "ignore": given, "room": before.get("room"), "failed": failed}
+        self._known = {**dict.fromkeys(("room", "failed")), **before, "path": str(top), "ignore": given}
         self._ignores = _ignoring(top, given)
         self._room = Room(memory, before.get("room"))
         note_folder(memory, self._name, self._known)
@@ -141,9 +140,8 @@ class _Sync:
                 self.report.failures.append(f"{entry.path} cannot be read: {error.strerror}.")
             if len(self.report.failures) > before:
                 failed.append(name)
-            if read is None:
-                continue
-            batch.append(read)
+            if read is not None:
+                batch.append(read)
             if len(batch) >= FILES_AT_ONCE or sum(len(items) for *_, items in batch) >= _ITEMS_AT_ONCE:
                 self._write(batch)
                 batch = []
@@ -163,7 +161,7 @@ class _Sync:
             known = self._files.get(name, SyncedFile())
             if known.digest and known.content == file.digest:
                 self._again.add(name)
-            elif not known.digest and file.ids and {*known.ids} <= {*file.ids} <= {*same}:
+            elif known.ids and not known.digest and {*known.ids} <= {*file.ids} <= {*same}:
                 self.report.unchanged += 1
             elif known.ids:
                 self.report.changed.append(name)
@@ -251,6 +249,8 @@ class _Sync:
             return False
         if known is None or known.size != status.st_size or known.modified != status.st_mtime_ns:
             return False
+        if known.is_whole:
+            return True
         is_settled = self._is_settled(known)
         if is_settled and known.digest.endswith(NO_ROOM):
             self.report.no_room.append(name)
@@ -258,9 +258,9 @@ class _Sync:
 
     def _is_settled(self, file: SyncedFile) -> bool:
         """Tell whether a file as it was read need not be offered again."""
-        if file.digest.endswith(NO_ROOM):
-            return not self._room.offers_again
-        return file.is_whole or file.digest.endswith(self._ruled_out)
+        if file.is_whole or file.digest.endswith(self._ruled_out):
+            return True
+        return file.digest.endswith(NO_ROOM) and not self._room.offers_again
 
     def _stays(self, name: str) -> bool:
         """Tell whether a file is one of which nothing more is kept, so that what is held of it stays."""

@@ -73,6 +73,11 @@ class SyncedFile:
 class FolderState:
     """Files of one synced folder by their names, and which of them a sync that was cut off was about to change.
 
+    Attributes:
+        files: The files by their names.
+        was_built: Whether another command than a sync has taken them in.
+        cut_off: The items that a sync which was cut off was about to write, by their files.
+
     Args:
         memory: The memory.
         name: The name that the memory gives to the folder.
@@ -86,10 +91,10 @@ class FolderState:
         self._changed: set[int] = set()
         self._names: list[set[str]] = [set(piece) for piece in pieces]
         self.files = {file: known for piece in pieces for file, known in piece.items()}
-        self.was_built = not any(packed)
-        if self.was_built:  # what a build has taken in, if there was one
+        if not any(packed):  # what a build has taken in
             self.files = {file: SyncedFile(ids=ids) for file, ids in Roots(memory).held_in(name).items()}
             self.touch(*self.files)
+        self.was_built = bool(self.files) and not any(packed)
         self.cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
         for file, ids in self.cut_off.items():  # these may be held, or not
             known = self.files.setdefault(file, SyncedFile())

@@ -55,8 +55,8 @@ def test_list_shows_what_each_likes_and_avoids_and_who_read_it(preferences: Show
 
 def test_set_changes_what_is_given(preferences: Shown) -> None:
     said = preferences("set", PREFERS, "--likes", "trains", "--likes", "ferries", "--scope", "in Europe")
-    assert said == "    likes trains; ferries | avoids flights | firmness 0.5 | in Europe  (set by the user)\n"
-    assert said in preferences("list")
+    line = "    likes trains; ferries | avoids flights | firmness 0.5 | in Europe  (set by the user)\n"
+    assert line in said and line in preferences("list")
     assert aspects(PREFERS) == Aspects(
         liked=("trains", "ferries"), avoided=("flights",), firmness=0.5, scope="in Europe", source="user"
     )
@@ -128,10 +128,10 @@ def held(text: str = AVOIDS) -> Expansion | None:
         return memory.preferences.expansions(text)
 
 
-def test_edit_changes_what_is_given_and_show_prints_it(epic: Shown) -> None:
+def test_set_changes_the_expansion_and_show_prints_it(epic: Shown) -> None:
     shown = epic("preferences", "me.epic", "show", AVOIDS)
     assert re.search(r"avoids +.*casinos", shown) and "no expansion of its own" in shown
-    edit = ("preferences", "me.epic", "edit", AVOIDS)
+    edit = ("preferences", "me.epic", "set", AVOIDS)
     epic(*edit, "--question", "Where to stay?", "--follows", "an inn", "--follows", "a hut\nbreaks  \x1b[31mtea")
     shown = epic(*edit, "--question", "", "--breaks", "a casino floor")
     assert held() == Expansion(follows=("an inn", "a hut\nbreaks  \x1b[31mtea"), breaks=("a casino floor",))
@@ -145,11 +145,11 @@ def test_edit_changes_what_is_given_and_show_prints_it(epic: Shown) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["edit", AVOIDS], "--question, --follows or --breaks"),
-        (["edit", AVOIDS, "--follows", ""], "at least one"),
-        (["edit", AVOIDS, "--follows", "an inn", "--breaks", "An inn"], "both follow and break"),
-        (["edit", AVOIDS, *(f"--follows=inn {n}" for n in range(3000))], "at most 64"),
-        (["edit", "I love tea.", "--follows", "tea"], "No preference"),
+        (["set", AVOIDS], "--likes, --avoids, --follows"),
+        (["set", AVOIDS, "--follows", ""], "at least one"),
+        (["set", AVOIDS, "--follows", "an inn", "--breaks", "An inn"], "both follow and break"),
+        (["set", AVOIDS, *(f"--follows=inn {n}" for n in range(3000))], "at most 64"),
+        (["set", "I love tea.", "--follows", "tea"], "No preference"),
         (["show", "I love tea."], "No preference"),
         (["reread", AVOIDS, "--expand", "tiny"], "There is no model 'tiny'"),
     ],
@@ -170,7 +170,7 @@ def test_expand_names_a_model_that_only_reads_preferences(epic: Shown) -> None:
         epic("preferences", "me.epic", "replace", "I love tea.", "I love chai.", *llm)
         assert held("I love chai.") == WRITTEN
         # What the user said is taken back.
-        epic("preferences", "me.epic", "edit", AVOIDS, "--follows", "an inn")
+        epic("preferences", "me.epic", "set", AVOIDS, "--follows", "an inn")
         assert "(read by a language model)" in epic("preferences", "me.epic", "reread", AVOIDS, *llm)
         assert held() == WRITTEN
         assert "written by a language model" in epic("preferences", "me.epic", "show", AVOIDS)

@@ -16,7 +16,6 @@ import pytest
 
 from command_line import Epic, Result, jsonl, refused
 from epic_memory import EpicMemory, Settings
-from epic_memory.errors import UnknownItemError
 from epic_memory.types import MemoryEntry, Stance
 from lm_servers import LMServer, Reply
 from scripted import Script, instruction_for, preference_read, rows, until
@@ -62,18 +61,11 @@ def llm(server: LMServer) -> list[str]:
 BUILD = ["build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl"]
 
 
-def entries(*names: str, path: str = "me.epic") -> dict[tuple[str, str], MemoryEntry]:
-    """The entries a file holds of items, all of `TEXTS` if none are named."""
-    found = {}
-    with EpicMemory.open(path, settings=Settings(must_exist=True)) as memory:
-        for name in names or TEXTS:
-            try:
-                explanation = memory.explain(name)
-            except UnknownItemError:
-                continue
-            for entry in explanation.entries:
-                found[name, entry.preference] = entry
-    return found
+def entries(*names: str) -> dict[tuple[str, str], MemoryEntry]:
+    """The entries that the file holds of items, all of `TEXTS` if none are named."""
+    with EpicMemory.open("me.epic", settings=Settings(must_exist=True)) as memory:
+        found = memory.file.entries(names or TEXTS)
+    return {(name, entry.preference): entry for name, several in found.items() for entry in several}
 
 
 def right() -> bool:
@@ -85,8 +77,8 @@ def right() -> bool:
     }
 
 
-def pending(path: str = "me.epic") -> int:
-    with EpicMemory.open(path, settings=Settings(must_exist=True)) as memory:
+def pending() -> int:
+    with EpicMemory.open("me.epic", settings=Settings(must_exist=True)) as memory:
         return memory.stats().counts["pending"]
 
 

@@ -265,7 +265,7 @@ def test_a_zip_that_is_none_and_a_bomb(tmp_path: Path) -> None:
 
 def test_the_memory_that_it_takes_does_not_grow_with_the_export(tmp_path: Path) -> None:
     peaks = []
-    for count in (100, 800):
+    for count in (50, 400):
         chats = [
             chatgpt(
                 f"c{n}",

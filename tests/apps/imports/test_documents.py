@@ -13,6 +13,7 @@ pytest.importorskip("icalendar")
 pytest.importorskip("lxml")
 
 from epic_apps import import_from
+from epic_apps.cli.sources import Sources
 from epic_memory import EpicMemory
 from epic_memory.errors import MissingExtraError
 from tables import table
@@ -40,6 +41,20 @@ def test_cards(tmp_path: Path) -> None:
         assert told in found["Ann Smith"].text
     assert "AAAA" not in found["Ann Smith"].text
     assert found["Ann Smith"].metadata["kind"] == "contact"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("BEGIN:VCARD\nFN:Ann\nno line\n", "card 1 has no end"),
+        ("BEGIN:VCARD\nEND:VCARD\n", "card 1 has no name"),
+        ("Ann Smith", "holds no card"),
+    ],
+)
+def test_a_broken_address_book_is_named(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "a.vcf").write_text(text, encoding="utf-8")
+    sources = Sources([tmp_path / "a.vcf"])
+    assert not list(sources) and told in "".join((*sources.failures, *sources.skipped))
 
 
 def test_calendars(tmp_path: Path) -> None:
@@ -141,6 +156,14 @@ def test_mails(tmp_path: Path, sender: str, text: str, origin: str) -> None:
     (tmp_path / "a.eml").write_text(MAIL.format(sender, text), encoding="utf-8")
     (made,) = items_of(tmp_path, user=["ann@example.org", "Ann"]).values()
     assert made.metadata["origin"] == origin and made.metadata["time"].startswith("2024-05-01")
+
+
+@pytest.mark.parametrize(("text", "origin"), [("<p>Yes.", "user"), ("<p>Yes.<blockquote>I love casinos.", "other")])
+def test_a_mail_in_html_that_quotes_is_not_the_users(tmp_path: Path, text: str, origin: str) -> None:
+    mail = MAIL.replace("Subject", "Content-Type: text/html\nSubject").format("ann@example.org", text)
+    (tmp_path / "a.eml").write_text(mail, encoding="utf-8")
+    (made,) = items_of(tmp_path, user="ann@example.org").values()
+    assert made.metadata["origin"] == origin
 
 
 def test_no_piece_of_a_mail_that_quotes_is_the_users(tmp_path: Path) -> None:

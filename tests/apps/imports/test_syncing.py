@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from command_line import runner
+from command_line import Epic
 from epic_apps import SyncReport, sync, why_not
 from epic_apps.cli.folders import digest_of
 from epic_apps.syncing import forget_folder, synced_folders, watch
@@ -162,15 +162,13 @@ def test_one_identity_whatever_the_working_directory(
 
 
 @pytest.mark.parametrize("reserve", ["1 MB", 0])
-def test_what_a_build_has_taken_in_is_taken_over(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], reserve: Any
-) -> None:
+def test_what_a_build_has_taken_in_is_taken_over(tmp_path: Path, epic: Epic, reserve: Any) -> None:
     for name in ("a.md", "gone.md", "edited.md"):
         write(tmp_path / "notes", name, f"{TEXTS[0]} {name}")
     write(tmp_path / "notes", "b.md", "Buy milk.")
     with EpicMemory.open(tmp_path / "me.epic", [AVOIDS], settings=Settings(reserve=reserve)):
         pass
-    assert runner(capsys)("build", "--out", str(tmp_path / "me.epic"), str(tmp_path / "notes")).code == 0
+    assert epic("build", "--out", str(tmp_path / "me.epic"), str(tmp_path / "notes")).code == 0
     (tmp_path / "notes/gone.md").unlink()
     write(tmp_path / "notes", "edited.md", "Another hotel.")
     with EpicMemory.open(tmp_path / "me.epic") as memory:
