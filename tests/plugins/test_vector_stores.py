@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epic_graph.text_vectors import TextVectors
 from epic_memory import Preference, QuerySteering
 from epic_memory.encoders import Encoder, default_encoder
-from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import DuplicatePreferenceError, EncoderError, InvalidInputError
 from epic_memory.types import FloatArray, Stance
 from epic_plugins.vector_stores import Found, SteeredSearch, Target, checked_k

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -18,10 +18,6 @@ _OPTIONAL |= {name: name for name in ("top_logprobs", "seed", "temperature")}
 
 # How many characters of a refusal are read.
 _MOST_SAID = 2**20
-
-# Lines of a message up to this length may be the server's own words, and are not removed as a repetition.
-_SHORT_LINE = 10
-
 
 # Settings in a form that a server refuses: the schema (llama-cpp-python) and the limit (OpenAI's newer models).
 _OLDER_FORM, _NEWER_LIMIT = "json_schema", "max_tokens"
@@ -197,7 +193,7 @@ class OpenAICompatibleLM(LimitedLM):
         """Return the settings to leave out from now on, if the server refused one of them or its form; else None."""
         if status not in (400, 422, 500, 501):
             return None
-        said = _own_words(said[:_MOST_SAID], request["messages"])
+        said = re.sub(r"\\+u[0-9a-f]{4}", " ", said[:_MOST_SAID].lower())
         # Some servers report an unknown response format as an error of their own.
         if status == 500 and not _names("response_format", said):
             return None
@@ -221,25 +217,6 @@ def _text(content: Any) -> str:
         if all(isinstance(text, str) for text in texts):
             return "".join(texts)
     raise TypeError(f"the content of its message is neither text nor parts of text: {content}")
-
-
-def _own_words(said: str, messages: Iterable[Mapping[str, str]]) -> str:
-    """Return a server's text in lower case, without the parts that it repeats from the messages."""
-    said = _unescaped(said)
-    for message in messages:
-        content = message["content"]
-        for text in (content, *sorted(content.splitlines(), key=len, reverse=True)):
-            repeated = _unescaped(text).strip()
-            if len(repeated) > _SHORT_LINE:
-                said = said.replace(repeated, " ")
-    return said
-
-
-def _unescaped(text: str) -> str:
-    """Return a text in lower case with single spaces, the same however often it was escaped as JSON."""
-    text = re.sub(r"(?<!\\)\\+u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return re.sub(r"\\+", "", re.sub(r"(?:(?<!\\)\\+[nrt]|\s)+", " ", text)).lower()
 
 
 def _names(words: str, said: str) -> bool:

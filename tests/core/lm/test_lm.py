@@ -567,39 +567,6 @@ async def test_a_refusal_that_goes_on_ends(server: LMServer, make: Make, ask: As
     assert server.calls == 2
 
 
-CHUNK = (
-    'He said: "Zürich 🙂"\n| a line on seed, temperature, grammar, logprobs\n\tC:\\new\\temperature, think: json_schema'
-)
-
-
-@pytest.mark.parametrize(
-    "repeat",
-    [
-        str,
-        json.dumps,
-        lambda text: json.dumps(text, ensure_ascii=False),
-        lambda text: json.dumps(json.dumps({"content": text})),
-        repr,
-        lambda text: " / ".join(reversed(text.splitlines())),
-    ],
-    ids=["plain", "json", "json in UTF-8", "json twice", "repr", "lines"],
-)
-async def test_what_a_refusal_repeats_of_the_prompt_is_no_setting(
-    server: LMServer, openai: Make, ask: Ask, repeat: Callable[[str], str]
-) -> None:
-    messages = [Message("user", CHUNK)]
-    lm = openai()
-    server.answer = in_turn(Reply(status=400, text=f"cannot read {repeat(CHUNK)} at all"), "Yes")
-    assert type(await failing(ask(lm, messages, schema=SCHEMA))) is LMError
-    assert server.calls == 1
-    # What is said of a setting beside it counts.
-    said = f"'seed' is not supported with {repeat(CHUNK)}"
-    server.answer = lambda request: Reply(status=400, text=said) if "seed" in request else Reply(text="Yes")
-    assert (await ask(lm, messages, schema=SCHEMA)).text == "Yes"
-    left = {"temperature", "logprobs", "response_format", "seed"} & server.asked[-1].keys()
-    assert left == {"temperature", "logprobs", "response_format"}
-
-
 @pytest.mark.parametrize("said", ["seeds", "reseed", "temperature_scale", "logprobs2"])
 async def test_a_setting_is_named_by_a_whole_word(server: LMServer, openai: Make, ask: Ask, said: str) -> None:
     server.answer = lambda request: Reply(status=400, text=f"{said} is not supported")
