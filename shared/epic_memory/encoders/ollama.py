@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from epic_memory.encoders.adapted import AdaptedEncoder
-from epic_memory.errors import EncoderError
-from epic_memory.lm.failures import said
-from epic_memory.lm.http import awithin, client_settings, within
-from epic_memory.lm.ollama import environment_key, ollama_package, server_address
+from epic_memory.errors import EncoderError, LMError
+from epic_memory.lm.http import Reply
+from epic_memory.lm.ollama import digest_of, environment_key, ollama_server, server_address
 
 
 class OllamaEncoder(AdaptedEncoder):
@@ -27,7 +25,6 @@ class OllamaEncoder(AdaptedEncoder):
         keep_alive: How long the server keeps the model loaded, as Ollama takes it.
 
     Raises:
-        MissingExtraError: if the package ollama is not installed.
         EncoderError: on use, if the server cannot be reached, fails, or does not have the model.
     """
 
@@ -41,13 +38,9 @@ class OllamaEncoder(AdaptedEncoder):
         keep_alive: float | str | None = None,
     ) -> None:
         super().__init__(f"ollama:{model}", fingerprint=None, tau=None, floor=None)
-        self._ollama = ollama_package()
         address = server_address(host)
-        self._host = host
-        self._timeout = timeout
-        self._made = client_settings(address, timeout=timeout, concurrency=1, key=environment_key(address))
-        self._client: Any = self._ollama.Client(host=host, **self._made)
-        weakref.finalize(self, self._client.close)
+        key = environment_key(address)
+        self._server = ollama_server(address, model, timeout=timeout, concurrency=1, key=key)
         self._batch_size = batch_size
         self._keep_alive = keep_alive
         self._model = model
@@ -58,42 +51,27 @@ class OllamaEncoder(AdaptedEncoder):
     @cached_property
     def fingerprint(self) -> str:
         """The model's digest on the server, found out by one request."""
-        wanted = {self._model, f"{self._model}:latest"}
         try:
-            models = within(self._timeout, self._client.list).models
-        except Exception as error:
+            return digest_of(self._server, self._model)[:32]
+        except LMError as error:
             raise self._explained(error) from error
-        for model in models:
-            if model.model in wanted and model.digest:
-                return str(model.digest)[:32]
-        raise self._not_pulled()
-
-    def _not_pulled(self) -> EncoderError:
-        return EncoderError(
-            f"The Ollama server does not have the model {self._model!r}. Pull it: ollama pull {self._model}"
-        )
 
     def _explained(self, error: Exception) -> EncoderError:
-        if isinstance(error, ConnectionError):
-            return EncoderError("No Ollama server answers. Start it: ollama serve (or set OLLAMA_HOST to its address).")
-        if isinstance(error, self._ollama.ResponseError) and error.status_code == 404:
-            return self._not_pulled()
-        return EncoderError(f"The Ollama server failed on the model {self._model!r}: {said(error)}")
+        return EncoderError(str(error)) if isinstance(error, LMError) else super()._explained(error)
 
     def _requests(self, texts: list[str]) -> Iterator[dict[str, Any]]:
+        kept = {} if self._keep_alive is None else {"keep_alive": self._keep_alive}
         for start in range(0, len(texts), self._batch_size):
-            batch = texts[start : start + self._batch_size]
-            yield {"model": self._model, "input": batch, "keep_alive": self._keep_alive}
+            yield {"model": self._model, "input": texts[start : start + self._batch_size], **kept}
+
+    def _rows(self, replies: list[Reply]) -> list[Any]:
+        return [row for reply in replies for row in self._server.json_of(reply)["embeddings"]]
 
     def _documents(self, texts: list[str]) -> list[Any]:
-        made = (within(self._timeout, partial(self._client.embed, **each)) for each in self._requests(texts))
-        return [row for answer in made for row in answer.embeddings]
+        return self._rows([self._server.send("POST", "/api/embed", each) for each in self._requests(texts)])
 
     async def _adocuments(self, texts: list[str]) -> list[Any]:
-        # A client belongs to one event loop; making it here lets any loop use this encoder.
-        async with self._ollama.AsyncClient(host=self._host, **self._made) as client:
-            made = [await awithin(self._timeout, client.embed(**each)) for each in self._requests(texts)]
-        return [row for answer in made for row in answer.embeddings]
+        return self._rows([await self._server.asend("POST", "/api/embed", each) for each in self._requests(texts)])
 
     def _query(self, text: str) -> Any:
         return self._documents([text])[0]

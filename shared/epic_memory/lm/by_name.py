@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple, TypeVar
 
-from epic_memory.errors import InvalidInputError, LMSetupError
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError
 from epic_memory.lm.base import LanguageModel
-from epic_memory.lm.http import client_settings, is_this_machine, within
+from epic_memory.lm.http import ModelServer, is_this_machine
 from epic_memory.lm.ollama import OllamaLM, server_address
 from epic_memory.lm.openai_compatible import OpenAICompatibleLM
 
@@ -176,12 +176,10 @@ def _listed(url: str) -> list[_Model] | None:
     """Return the models that a server lists, or None if it is no server of models."""
     import httpx
 
-    settings = client_settings(httpx.URL(url), timeout=_SECONDS, concurrency=1)
+    server = ModelServer(httpx.URL(url), url, silent=url, unknown=url, timeout=_SECONDS, concurrency=1, key=None)
     try:
-        with httpx.Client(**settings) as client:
-            answer = within(_SECONDS, lambda: client.get(url))
-        body = answer.json() if answer.status_code == 200 else None
-    except (httpx.HTTPError, OSError, ValueError):
+        body = server.json_of(server.send("GET", ""))
+    except LMError:
         return None
     listed = body.get("models" if url.endswith("/api/tags") else "data") if isinstance(body, Mapping) else None
     return list(_models(listed)) if isinstance(listed, list) else None

@@ -1,22 +1,26 @@
-"""Helpers for models over HTTP: checks of arguments, messages that can be sent, and settings of clients."""
+"""Servers of models over HTTP: their clients, checks of arguments, and messages that can be sent."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+import weakref
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache
 from ipaddress import IPv6Address, ip_address
 from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from epic_memory.errors import InvalidInputError
-from epic_memory.lm.base import Message
+from epic_memory.errors import InvalidInputError, LMError, LMUnavailableError
+from epic_memory.lm.base import LoopClients, Message
+from epic_memory.lm.failures import of_status, too_slow
 
 if TYPE_CHECKING:
     import ssl
@@ -28,6 +32,10 @@ R = TypeVar("R")
 _KEY = re.compile(r"[!-~]+")
 # One class from Python 3.11 on.
 _TIMEOUTS = (TimeoutError, FutureTimeout)
+# The largest answer that is accepted, in bytes.
+_MOST_BYTES = 16 * 2**20
+# How many characters of a server's text a message shows.
+_MOST_SHOWN = 300
 
 
 @cache
@@ -109,9 +117,112 @@ def _too_late() -> httpx.ReadTimeout:
     return httpx.ReadTimeout("the answer is not complete in time")
 
 
-def without_key(text: str, key: str | None) -> str:
-    """Return a server's text without the key, which it may have repeated."""
-    return text if key is None else text.replace(key, "***")
+class Reply(NamedTuple):
+    """A server's answer as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+class ModelServer:
+    """A server of models, whose answers are whole, in time and of limited size; every failure is an `LMError`.
+
+    Args:
+        address: Where it is.
+        who: How messages name it.
+        silent: The message where nothing answers.
+        unknown: The message where it does not know the model.
+        timeout: Seconds for an answer as a whole.
+        concurrency, key: As `client_settings` takes them.
+    """
+
+    def __init__(
+        self,
+        address: httpx.URL,
+        who: str,
+        *,
+        silent: str,
+        unknown: str,
+        timeout: float,
+        concurrency: int,
+        key: str | None,
+    ) -> None:
+        import httpx
+
+        self._url = str(address).rstrip("/")
+        self._who, self._silent, self.unknown = who, silent, unknown
+        self._timeout, self._key = timeout, key
+        made = client_settings(address, timeout=timeout, concurrency=concurrency, key=key)
+        self.client = httpx.Client(**made)
+        weakref.finalize(self, self.client.close)
+        self.clients = LoopClients(lambda: httpx.AsyncClient(**made), lambda client: client.aclose())
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Reply:
+        """Return the server's answer to a request."""
+
+        def sent() -> Reply:
+            received = bytearray()
+            with self.client.stream(method, self._url + path, json=body) as answer:
+                for piece in answer.iter_bytes():
+                    _take(received, piece)
+            return _reply(answer, received)
+
+        with self.explaining():
+            return within(self._timeout, sent)
+
+    async def asend(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Reply:
+        """Return an answer as `send` does, without blocking the event loop."""
+
+        async def sent() -> Reply:
+            received = bytearray()
+            async with self.clients.client() as client, client.stream(method, self._url + path, json=body) as answer:
+                async for piece in answer.aiter_bytes():
+                    _take(received, piece)
+            return _reply(answer, received)
+
+        with self.explaining():
+            return await awithin(self._timeout, sent())
+
+    def json_of(self, reply: Reply) -> Any:
+        """Return the JSON of an answer, or raise the error that its status stands for."""
+        with self.explaining():
+            if reply.status < 300:
+                return json.loads(reply.text)
+            told = self.shown(reply.headers.get("location", "") if reply.status < 400 else reply.text)
+            unknown, wait = f"{self.unknown} ({reply.status}): {told}", reply.headers.get("retry-after")
+            raise of_status(self._who, reply.status, told, unknown=unknown, wait=wait)
+
+    def shown(self, text: str) -> str:
+        """Return the beginning of a server's text, without the key, which it may have repeated."""
+        return (text if self._key is None else text.replace(self._key, "***"))[:_MOST_SHOWN]
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Return a context in which any failure is raised as an `LMError`."""
+        import httpx
+
+        try:
+            yield
+        except LMError:
+            raise
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise LMUnavailableError(self._silent) from error
+        except httpx.TimeoutException as error:
+            raise too_slow(self._who, self._timeout) from error
+        except Exception as error:
+            said = self.shown(str(error)) or type(error).__name__
+            raise LMUnavailableError(f"{self._who} gave no usable answer: {said}") from error
+
+
+def _take(received: bytearray, piece: bytes) -> None:
+    received += piece
+    if len(received) > _MOST_BYTES:
+        raise LMUnavailableError("The server does not end its answer, which is longer than it may be.")
+
+
+def _reply(answer: httpx.Response, received: bytearray) -> Reply:
+    return Reply(answer.status_code, answer.headers, received.decode(answer.encoding or "utf-8", "replace"))
 
 
 def is_this_machine(host: str) -> bool:

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-import time
-import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
-from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
-from epic_memory.lm.base import SECONDS, Completion, LimitedLM, LoopClients, Message, Schema, is_cut, tokens_of
-from epic_memory.lm.failures import of_status, too_slow
-from epic_memory.lm.http import awithin, check_model, client_settings, count, sendable, within, without_key
+from epic_memory.errors import InvalidInputError, LMSetupError, LMUnavailableError
+from epic_memory.lm.base import SECONDS, Completion, LimitedLM, Message, Schema, is_cut, tokens_of
+from epic_memory.lm.http import ModelServer, check_model, count, sendable
 from epic_memory.runtime.effects import Call, Effects
-
-if TYPE_CHECKING:
-    import httpx
 
 # Settings that servers refuse, with patterns that find them in a refusal; a refused one is left out from then on.
 _OPTIONAL = {"response_format": r"response_format|json_schema|grammar|guided\w*", "logprobs": "logprobs"}
 _OPTIONAL |= {name: name for name in ("top_logprobs", "seed", "temperature")}
 
-# The largest answer that is accepted, in bytes.
-_MOST_BYTES = 16 * 2**20
-
 # How many characters of a refusal are read.
 _MOST_SAID = 2**20
-
-# Lines of a message up to this length may be the server's own words, and are not removed as a repetition.
-_SHORT_LINE = 10
-
 
 # Settings in a form that a server refuses: the schema (llama-cpp-python) and the limit (OpenAI's newer models).
 _OLDER_FORM, _NEWER_LIMIT = "json_schema", "max_tokens"
@@ -92,14 +78,16 @@ class OpenAICompatibleLM(LimitedLM):
         self._extra = dict(extra or {})
         # Settings that the server refuses, or refuses in this form.
         self._left_out: frozenset[str] = frozenset()
-        self._timeout = timeout
-        self._key = api_key
-        made = client_settings(address, timeout=timeout, concurrency=concurrency, key=api_key)
-        self._client = httpx.Client(**made)
-        weakref.finalize(self, self._client.close)
-        self._clients = LoopClients(
-            lambda: httpx.AsyncClient(**made),
-            lambda client: client.aclose(),
+        self._server = ModelServer(
+            address,
+            f"The server at {self.base_url}",
+            silent=f"No server answers at {self.base_url}. Start it (vllm serve MODEL, or llama-server -m FILE), or"
+            " give another base_url.",
+            unknown=f"The server at {self.base_url} does not know the model {model!r}. Check the model's name, and that"
+            " base_url ends in /v1",
+            timeout=timeout,
+            concurrency=concurrency,
+            key=api_key,
         )
 
     def check(self) -> None:
@@ -109,54 +97,28 @@ class OpenAICompatibleLM(LimitedLM):
             LMUnavailableError: if it cannot be reached.
             LMSetupError: if it does not know the model, or refuses the key.
         """
-        with self._explaining():
-            answer = self._send("GET", "/models")
-            if answer.status == 404 and self._send("GET", "/v1/models").status == 200:
-                raise LMSetupError(
-                    f"There is nothing at {self.base_url}/models, but at {self.base_url}/v1/models."
-                    f" Give {self.base_url}/v1 as base_url."
-                )
-            if answer.status in (404, 405, 501):
-                return  # the server does not list its models
-            self._accept(answer)
-            try:
-                listed = [str(model["id"]) for model in json.loads(answer.text)["data"]]
-            except (ValueError, KeyError, TypeError):
-                return  # the list has an unknown form
+        answer = self._server.send("GET", "/models")
+        if answer.status == 404 and self._server.send("GET", "/v1/models").status == 200:
+            raise LMSetupError(
+                f"There is nothing at {self.base_url}/models, but at {self.base_url}/v1/models."
+                f" Give {self.base_url}/v1 as base_url."
+            )
+        if answer.status in (404, 405, 501):
+            return  # the server does not list its models
+        body = self._server.json_of(answer)
+        try:
+            listed = [str(model["id"]) for model in body["data"]]
+        except (KeyError, TypeError):
+            return  # the list has an unknown form
         if listed and self._model not in listed:
             known = ", ".join(listed[:20])
             raise LMSetupError(
                 f"The server at {self.base_url} does not know the model {self._model!r}. It has: {known}"
             )
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> _Answer:
-        def sent() -> _Answer:
-            received = _Body(self._timeout)
-            with self._client.stream(method, self.base_url + path, json=body) as answer:
-                for piece in answer.iter_bytes():
-                    received.take(piece)
-            return received.of(answer)
-
-        with self._explaining():
-            return within(self._timeout, sent)
-
-    async def _asend(self, method: str, path: str, body: Mapping[str, Any]) -> _Answer:
-        async def sent() -> _Answer:
-            received = _Body(self._timeout)
-            async with (
-                self._clients.client() as client,
-                client.stream(method, self.base_url + path, json=body) as answer,
-            ):
-                async for piece in answer.aiter_bytes():
-                    received.take(piece)
-            return received.of(answer)
-
-        with self._explaining():
-            return await awithin(self._timeout, sent())
-
     def session(self) -> AbstractAsyncContextManager[Any]:
         """Return a context that keeps the connections of the running event loop open between calls."""
-        return self._clients.client()
+        return self._server.clients.client()
 
     def post(self, path: str, fields: Mapping[str, Any]) -> Any:
         """Send a request to the model, with fields of its own, and return the JSON of the answer.
@@ -166,10 +128,9 @@ class OpenAICompatibleLM(LimitedLM):
         return self._run(self._posting(path, fields))
 
     def _posting(self, path: str, fields: Mapping[str, Any]) -> Effects[Any]:
-        answer = yield Call(self._send, self._asend, "POST", path, {"model": self._model, **self._extra, **fields})
-        with self._explaining():
-            self._accept(answer)
-            return json.loads(answer.text)
+        request = {"model": self._model, **self._extra, **fields}
+        answer = yield Call(self._server.send, self._server.asend, "POST", path, request)
+        return self._server.json_of(answer)
 
     def _completing(
         self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
@@ -177,21 +138,20 @@ class OpenAICompatibleLM(LimitedLM):
         left_out = self._left_out
         while True:
             request = self._request(messages, schema, max_tokens, left_out)
-            answer = yield Call(self._send, self._asend, "POST", "/chat/completions", request)
+            answer = yield Call(self._server.send, self._server.asend, "POST", "/chat/completions", request)
             learnt = self._learnt(answer.status, answer.text, request, left_out)
             if learnt is None:
-                with self._explaining():
-                    self._accept(answer)
-                    completion = self._completion(answer.text)
+                body = self._server.json_of(answer)
+                with self._server.explaining():
+                    completion = self._completion(body)
                 # Only what helped is left out from now on.
                 self._left_out |= left_out
                 return completion
             left_out = learnt
 
-    def _completion(self, text: str) -> Completion:
-        body = json.loads(text)
+    def _completion(self, body: Any) -> Completion:
         if "error" in body and not body.get("choices"):
-            raise LMUnavailableError(f"The server failed: {without_key(str(body['error']), self._key)[:300]}")
+            raise LMUnavailableError(f"The server failed: {self._server.shown(str(body['error']))}")
         choice = body["choices"][0]
         usage = body.get("usage")
         counts = usage if isinstance(usage, Mapping) else {}
@@ -233,7 +193,7 @@ class OpenAICompatibleLM(LimitedLM):
         """Return the settings to leave out from now on, if the server refused one of them or its form; else None."""
         if status not in (400, 422, 500, 501):
             return None
-        said = _own_words(said[:_MOST_SAID], request["messages"])
+        said = re.sub(r"\\+u[0-9a-f]{4}", " ", said[:_MOST_SAID].lower())
         # Some servers report an unknown response format as an error of their own.
         if status == 500 and not _names("response_format", said):
             return None
@@ -247,72 +207,6 @@ class OpenAICompatibleLM(LimitedLM):
             named = named - {"response_format"} | {_OLDER_FORM}
         return left_out | named if named else None
 
-    def _accept(self, answer: _Answer) -> None:
-        """Raise the error that a status stands for, if it is not a success."""
-        if answer.status < 300:
-            return
-        told = without_key(answer.headers.get("location", "") if answer.status < 400 else answer.text, self._key)[:300]
-        unknown = (
-            f"The server at {self.base_url} does not know the model {self._model!r} ({answer.status}): {told}"
-            " Check the model's name, and that base_url ends in /v1."
-        )
-        wait = answer.headers.get("retry-after")
-        raise of_status(f"The server at {self.base_url}", answer.status, told, unknown=unknown, wait=wait)
-
-    @contextmanager
-    def _explaining(self) -> Iterator[None]:
-        """Return a context in which any failure is raised as an `LMError`."""
-        try:
-            yield
-        except LMError:
-            raise
-        except Exception as error:
-            raise self._explained(error) from error
-
-    def _explained(self, error: Exception) -> LMError:
-        import httpx
-
-        if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout)):
-            return LMUnavailableError(
-                f"No server answers at {self.base_url}. Start it (vllm serve MODEL, or llama-server -m FILE),"
-                " or give another base_url."
-            )
-        if isinstance(error, httpx.TimeoutException):
-            return too_slow(f"The server at {self.base_url}", self._timeout)
-        said = without_key(str(error), self._key)[:300] or type(error).__name__
-        return LMUnavailableError(f"The server at {self.base_url} gave no usable answer: {said}")
-
-
-class _Answer(NamedTuple):
-    """A server's answer as it came."""
-
-    status: int
-    headers: Mapping[str, str]
-    text: str
-
-
-class _Body:
-    """The body of an answer, of limited size, which has to arrive within `timeout` seconds from now."""
-
-    def __init__(self, timeout: float) -> None:
-        self._until = time.monotonic() + timeout
-        self._bytes = bytearray()
-
-    def take(self, piece: bytes) -> None:
-        """Add the next bytes."""
-        import httpx
-
-        self._bytes += piece
-        if len(self._bytes) > _MOST_BYTES:
-            raise LMUnavailableError("The server does not end its answer, which is longer than it may be.")
-        if time.monotonic() > self._until:
-            raise httpx.ReadTimeout("the answer is not complete in time")
-
-    def of(self, answer: httpx.Response) -> _Answer:
-        """Return the answer with the text received."""
-        text = self._bytes.decode(answer.encoding or "utf-8", "replace")
-        return _Answer(answer.status_code, answer.headers, text)
-
 
 def _text(content: Any) -> str:
     """Return the text of a message, whose content is text or a list of parts, some of which are text."""
@@ -323,25 +217,6 @@ def _text(content: Any) -> str:
         if all(isinstance(text, str) for text in texts):
             return "".join(texts)
     raise TypeError(f"the content of its message is neither text nor parts of text: {content}")
-
-
-def _own_words(said: str, messages: Iterable[Mapping[str, str]]) -> str:
-    """Return a server's text in lower case, without the parts that it repeats from the messages."""
-    said = _unescaped(said)
-    for message in messages:
-        content = message["content"]
-        for text in (content, *sorted(content.splitlines(), key=len, reverse=True)):
-            repeated = _unescaped(text).strip()
-            if len(repeated) > _SHORT_LINE:
-                said = said.replace(repeated, " ")
-    return said
-
-
-def _unescaped(text: str) -> str:
-    """Return a text in lower case with single spaces, the same however often it was escaped as JSON."""
-    text = re.sub(r"(?<!\\)\\+u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return re.sub(r"\\+", "", re.sub(r"(?:(?<!\\)\\+[nrt]|\s)+", " ", text)).lower()
 
 
 def _names(words: str, said: str) -> bool:

@@ -172,10 +172,6 @@ def _by_text(session: Session, asked: Search, scope: _Scope) -> tuple[Hits, Unju
     """Find candidates by text and exact words, choose the preferences that matter, rank, and merge entries."""
     space, encoder, min_score = scope.space, session.encoder, asked.options.min_score
     items = None if scope.allowed is None else _items_allowed(asked, scope, scope.allowed)
-    turns = space.texts.turns() if asked.query else None
-    of_months = None if turns is None else turns.of_months(asked.query)
-    if of_months is not None:  # asked for by a month and no topic
-        items, min_score = of_months if items is None else of_months & items, None
     foreign = is_foreign_to(encoder, asked.query, space.preferences)
     found = candidates(
         space, encoder, asked.query, scope.vector, asked.k, entries=scope.allowed, items=items, foreign=foreign

@@ -16,18 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.text.lexical_index import Postings
-from epic_memory.text.phrases import word_set
 from epic_memory.text.statements import MONTHS
 
 SPEAKER, TIME, TURN, SOURCE, CONVERSATION = "speaker", "time", "turn", "source", "conversation"
 """The metadata keys of who said a text, when, its number, where it is from, and in which conversation of several."""
 _MONTHS = [month.capitalize() for month in MONTHS]
-# What asks for all that was said, and for no topic.
-_SAYING = word_set(
-    "a about all and anything been chat chats conversation conversations did discuss discussed do everything had"
-    " happen happened has have he i in it last me mention mentioned my of or our say said she speak spoke talk talked"
-    " tell that the there they things told us was we were what which with year you"
-)
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
@@ -106,20 +99,6 @@ class Turns:
         # Months are known with their capital: "may" is another word.
         words = {name for word in _WORD.findall(query) for name in (word.lower(), word)}
         return [self._names.rows(name) for name in words & self._names.rows_of.keys()]
-
-    def of_months(self, query: str) -> frozenset[int] | None:
-        """Return the rows of the months that a query names if it names no topic: "What did Ann say in May?"; else None.
-
-        Of months that it names together any counts; of speakers all that it names. It is None if no turn has a month.
-        """
-        words = set(_WORD.findall(query))
-        months = words.intersection(_MONTHS)
-        names = {word.lower() for word in words - months} - _SAYING
-        rows_of = self._names.rows_of
-        if not months or not names <= rows_of.keys() or rows_of.keys().isdisjoint(_MONTHS):
-            return None
-        of_months = frozenset().union(*(rows_of.get(month, ()) for month in months))
-        return of_months.intersection(*(rows_of[name] for name in names))
 
 
 def _text(value: object) -> str | None:

@@ -30,15 +30,14 @@ EXPANDED = ("follows_said", "follows_denied", "breaks_said", "breaks_denied")
 MEASURES = (
     # Cosines with the preference, with the nearest of its phrases, and with the lexicon's groups.
     "preference", "phrase", "group", "no_group",
-    # Words, weighted by rarity: the share of the preference's, of the best phrase's, of all phrases' on average; the
-    # rarest.
-    "words", "phrase_words", "phrases_words", "rarest_found",
-    # Words of the lexicon: kinds, alternatives, and both for the length of the text.
-    "kinds", "instead", "density",
+    # Words, weighted by rarity: the share of the preference's, of the best phrase's, of all phrases' on average.
+    "words", "phrase_words", "phrases_words",
+    # Words of the lexicon: kinds, and these and alternatives for the length of the text.
+    "kinds", "density",
     # Words that occur only as names, and not so in the preference: a film called "The Bees".
     "names_only",
     # Properties of the preference and of the text.
-    "likes", "avoids", "likes_only", "avoids_only", "firmness", "values", "length", "short", "addressed", "listed",
+    "firmness", "length", "short",
     # The expansion: the highest cosine with a question; the mean of the two highest with what follows and with what
     # breaks the preference; the higher of these, and their difference; whether there is none, or a borrowed one.
     "question", "follows", "breaks", "expanded", "apart", "no_expansion", "borrowed",
@@ -56,9 +55,6 @@ STANCE_MEASURES = (
 )  # fmt: skip
 # Measures for the chance that the likelier stance is right; the last one is 0 of what is no note.
 SURE_MEASURES = ("lean", "lean_of_kept", "words_said", "relevance", "expanded", "phrase", "beside")
-_VALUES = re.compile(r"priorit|believ|explanation|discussion|approach|polic|perspective|principle|argument", re.I)
-_ADDRESSED = re.compile(r"\b(?:you|your)\b", re.I)
-_LISTED = re.compile(r"(?:^|\s)[1-9][.)]\s")
 # Words without a capital, or with the one that begins a sentence: "Smoking is allowed", but not "Slow Ferry".
 _PLAIN = re.compile(r"\b[a-z]\w+|(?:^|(?<=[.!?:\n] ))[A-Z]\w+(?![\w'’-]*\s+[A-Z])", re.M)
 _WORD = re.compile(r"[^\W_]+")
@@ -131,11 +127,9 @@ class Chunk:
         return len(self.text.split()) <= VerificationWeights.shipped().note and not _TITLED.match(self.text)
 
     @cached_property
-    def kind(self) -> tuple[float, float, float, float]:
-        """Logarithm of its length, whether it is a note, whether it addresses somebody, and whether it is a list."""
-        addressed, listed = _ADDRESSED.search(self.text), _LISTED.search(self.text)
-        length = math.log(1 + len(self.text.split()))
-        return length, float(self.note), float(bool(addressed)), float(bool(listed))
+    def length(self) -> float:
+        """Logarithm of its number of words."""
+        return math.log(1 + len(self.text.split()))
 
 
 @dataclass(frozen=True)
@@ -149,7 +143,6 @@ class Wanted:
         kinds, instead: The lexicon's words for kinds and for alternatives, of liked and avoided phrases together.
         every: All of these words, and those of the expansion.
         beginnings: The first stems of those that are runs of several.
-        values: Whether it is about values or ways of explaining rather than things.
         own: The stems of its text and its phrases.
         names: Those that are names in its text, too.
         broken: What its own expansion says breaks it, as runs of stems (`evidence.broken_by`).
@@ -166,7 +159,6 @@ class Wanted:
     instead: frozenset[str]
     every: frozenset[str]
     beginnings: frozenset[str]
-    values: float
     own: frozenset[str]
     names: frozenset[str]
     broken: frozenset[str]
@@ -193,7 +185,6 @@ class Wanted:
             phrases=phrases,
             every=every,
             beginnings=frozenset(run.split(" ", 1)[0] for run in every if " " in run),
-            values=float(bool(_VALUES.search(text))),
             own=own,
             names=own - lower_stems(text),
             broken=broken,
@@ -236,7 +227,6 @@ def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[Floa
     phrases, known = len(sides.phrases), len(sides.vectors)
     phrase = near[:, :phrases].max(axis=1) if phrases else np.zeros(len(chunks))
     group = near[:, phrases:known].max(axis=1) if known > phrases else np.zeros(len(chunks))
-    likes, avoids = bool(sides.aspects.liked), bool(sides.aspects.avoided)
     has = len(sides.expanded) > 0
     measures = []
     for row, (chunk, preference) in enumerate(zip(chunks, preferences, strict=True)):
@@ -248,13 +238,9 @@ def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[Floa
                 group[row],
                 known == phrases,
                 *_by_words(wanted, chunk, words.plain | words.negated),
-                likes,
-                avoids,
-                likes and not avoids,
-                avoids and not likes,
                 sides.aspects.firmness,
-                wanted.values,
-                *chunk.kind,
+                chunk.length,
+                chunk.note,
                 *expanded[row],
                 not has,
                 sides.borrowed and has,
@@ -358,15 +344,13 @@ def _by_words(wanted: Wanted, chunk: Chunk, words: AbstractSet[str]) -> list[flo
     if not words:
         return _NOTHING_SAID
     shares = [_share(phrase, words) for phrase in wanted.phrases]
-    found = {word: idf for phrase in wanted.phrases for word, idf in phrase.items() if word in words}
+    found = {word for phrase in wanted.phrases for word in phrase if word in words}
     kinds, instead = wanted.kinds & words, wanted.instead & words
     return [
         _share(wanted.words, words),
         max(shares, default=0.0),
         sum(shares) / max(1, len(shares)),
-        max(found.values(), default=0.0),
         math.log1p(len(kinds)),
-        math.log1p(len(instead)),
         min(1.0, VerificationWeights.shipped().dense * len(kinds | instead) / len(chunk.text)),
         sum(word not in chunk.lower | wanted.names for word in found) / len(found) if found else 0.0,
     ]

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
 from lm_servers import Json, LMServer, Reply, in_turn
 from scripted import Model, model_of, until
@@ -418,9 +418,7 @@ async def test_probabilities_and_counts_that_cannot_be_read_leave_the_answer(
     assert await ask(openai()) == Completion(text="Yes")
 
 
-async def test_probabilities_ollamas_client_does_not_take_are_not_asked_for(
-    server: LMServer, ollama: Make, ask: Ask
-) -> None:
+async def test_a_probability_that_ollama_leaves_out_leaves_the_answer(server: LMServer, ollama: Make, ask: Ask) -> None:
     def answer(request: Json) -> Reply:
         body: Json = {"model": "tiny", "message": {"role": "assistant", "content": "Yes"}, "done": True}
         body |= {"prompt_eval_count": -5, "eval_count": 1}
@@ -429,7 +427,6 @@ async def test_probabilities_ollamas_client_does_not_take_are_not_asked_for(
 
     server.answer = answer
     assert await ask(ollama()) == Completion(text="Yes", completion_tokens=1)
-    assert ["logprobs" in request for request in server.asked] == [True, False]
 
 
 async def test_a_text_may_come_in_parts(server: LMServer, openai: Make, ask: Ask) -> None:
@@ -537,39 +534,6 @@ async def test_a_refusal_that_goes_on_ends(server: LMServer, make: Make, ask: As
     server.answer = lambda request: Reply(status=400, text="think, logprobs and seed are not supported")
     assert type(await failing(ask(make()))) is LMError
     assert server.calls == 2
-
-
-CHUNK = (
-    'He said: "Zürich 🙂"\n| a line on seed, temperature, grammar, logprobs\n\tC:\\new\\temperature, think: json_schema'
-)
-
-
-@pytest.mark.parametrize(
-    "repeat",
-    [
-        str,
-        json.dumps,
-        lambda text: json.dumps(text, ensure_ascii=False),
-        lambda text: json.dumps(json.dumps({"content": text})),
-        repr,
-        lambda text: " / ".join(reversed(text.splitlines())),
-    ],
-    ids=["plain", "json", "json in UTF-8", "json twice", "repr", "lines"],
-)
-async def test_what_a_refusal_repeats_of_the_prompt_is_no_setting(
-    server: LMServer, openai: Make, ask: Ask, repeat: Callable[[str], str]
-) -> None:
-    messages = [Message("user", CHUNK)]
-    lm = openai()
-    server.answer = in_turn(Reply(status=400, text=f"cannot read {repeat(CHUNK)} at all"), "Yes")
-    assert type(await failing(ask(lm, messages, schema=SCHEMA))) is LMError
-    assert server.calls == 1
-    # What is said of a setting beside it counts.
-    said = f"'seed' is not supported with {repeat(CHUNK)}"
-    server.answer = lambda request: Reply(status=400, text=said) if "seed" in request else Reply(text="Yes")
-    assert (await ask(lm, messages, schema=SCHEMA)).text == "Yes"
-    left = {"temperature", "logprobs", "response_format", "seed"} & server.asked[-1].keys()
-    assert left == {"temperature", "logprobs", "response_format"}
 
 
 @pytest.mark.parametrize("said", ["seeds", "reseed", "temperature_scale", "logprobs2"])
@@ -834,9 +798,3 @@ def test_addresses_that_cannot_be_are_refused(address: Any, for_both: bool) -> N
     if for_both:
         with pytest.raises(InvalidInputError, match="no address"):
             OllamaLM("tiny", host=address)
-
-
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ollama", None)
-    with pytest.raises(MissingExtraError, match="ollama is not installed"):
-        OllamaLM("tiny")

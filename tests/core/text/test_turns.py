@@ -60,11 +60,3 @@ def test_a_query_names_a_speaker() -> None:
     assert [rows.tolist() for rows in turns.named("What is Ann's dog called?")] == [[1]]
     assert turns.named("Who has cats?") == []
     assert turns.rows().turns.tolist() == [1, 2]
-
-
-@pytest.mark.parametrize(("query", "rows"), table(__file__, "a_query_asks_for_a_month"))
-def test_a_query_asks_for_a_month(query: str, rows: list[int] | None) -> None:
-    said = [(1, "Ann", "2023-05-08"), (2, "Bo", "2024-05-09"), (3, "Bo", "2023-06-01")]
-    turns = turns_of(*((row, QUESTION, {"speaker": name, "time": time}) for row, name, time in said))
-    found = turns.of_months(query)
-    assert found == (None if rows is None else frozenset(rows))

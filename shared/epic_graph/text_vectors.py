@@ -1,4 +1,4 @@
-"""Caches of embeddings."""
+"""Embeddings of the texts used last."""
 
 from __future__ import annotations
 
