@@ -635,18 +635,6 @@ async def test_cancelling_is_prompt_and_leaves_the_model_usable(server: LMServer
     assert lm.complete(HELLO).text == "Yes"
 
 
-async def test_cancelling_in_the_middle_of_an_answer(server: LMServer, make: Make) -> None:
-    lm = make()
-    server.answer = lambda request: Reply(text="Yes, it is so. " * 500)
-    for milliseconds in range(1, 20, 3):
-        task = asyncio.create_task(lm.acomplete(HELLO))
-        await asyncio.sleep(milliseconds / 1000)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    server.answer = lambda request: "Yes"
-    assert (await asyncio.wait_for(lm.acomplete(HELLO), 60)).text == "Yes"
-
-
 def test_one_model_in_several_event_loops_one_after_the_other(server: LMServer, make: Make) -> None:
     lm = make()
     loops = []

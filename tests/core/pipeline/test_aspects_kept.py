@@ -19,9 +19,8 @@ from epic_memory.errors import DamagedError, InvalidInputError, LMError, Unknown
 from epic_memory.lm import Completion
 from epic_memory.preferences.lm_reader import AspectReader, AspectReading
 from epic_memory.preferences.parser import parse_aspects
-from epic_memory.types import BuildReport
 from epic_memory.types.preferences import Aspects
-from helpers import HashEncoder, KeepAll, both, memory_of, settled
+from helpers import HashEncoder, KeepAll, both, imported, memory_of, settled
 from scripted import SEA, TRAIN, WINE, Own, Scripted, aspects_for, preference_read, verifier_of
 from tables import table
 
@@ -155,6 +154,9 @@ def test_what_fails_is_the_parsers_reported_and_asked_again(tmp_path: Path, fail
         assert list(report.unread) == [WINE] and report.unread[WINE] in str(report)
         assert any("could not be read" in warning for warning in report.warnings)
         assert report.kept == 1 and report.undecided == 0
+        memory.file.export(tmp_path / "export.jsonl")
+    with imported(tmp_path / "export.jsonl", tmp_path / "n") as memory:
+        assert memory.preferences.unread == [WINE]
     lm.fails.clear()
     with opened(tmp_path / "m", lm) as memory:
         assert memory.preferences.unread == [WINE] and memory.preferences.aspects(WINE).source == "parser"
@@ -228,18 +230,6 @@ def test_aspects_given_anew_take_the_place_of_the_old() -> None:
     assert with_words.unread == {} and memory.preferences.aspects() == {
         "I love trains.": parse_aspects("I love trains.")
     }
-
-
-@pytest.mark.parametrize("model", [False, True])
-async def test_none_has_it_read_anew(model: bool) -> None:
-    lm = Scripted()
-    memory = made(lm if model else None, CASINO)
-    expected = read_of(CASINO) if model else parse_aspects(CASINO)
-    for change in (memory.preferences.set_aspects, memory.preferences.aset_aspects):
-        memory.preferences.set_aspects(CASINO, SAID)
-        report = change(CASINO, None)
-        report = report if isinstance(report, BuildReport) else await report
-        assert memory.preferences.aspects(CASINO) == expected and report.read == report.usage.calls == int(model)
 
 
 def test_an_edit_takes_effect_in_the_next_search_also_elsewhere(tmp_path: Path) -> None:

@@ -614,18 +614,6 @@ def test_wrong_arguments_are_named() -> None:
     assert memory.search("x", k=10**30) == []
 
 
-def test_what_was_edited_again_is_undone_in_order() -> None:
-    memory = EpicMemory(PREFERENCES)
-    for fact in (CODE, NEW_CODE, "The door code is now 7700."):
-        memory.facts.add(fact)
-    last, middle, _ = memory.facts.edits()
-    with pytest.raises(UnknownItemError, match="later edit first"):
-        memory.facts.undo(middle)
-    memory.facts.undo(last)
-    memory.facts.undo(middle)
-    assert texts(memory) == [CODE]
-
-
 def test_forgetting_a_fact_forgets_its_history(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     with EpicMemory.open(path, PREFERENCES) as memory:

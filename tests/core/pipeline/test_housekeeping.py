@@ -170,20 +170,6 @@ def test_what_is_deleted_is_overwritten(path: Path) -> None:
             assert held._session.store.scalar("PRAGMA secure_delete") == 1
 
 
-@pytest.mark.parametrize("kind", ["held", "discarded"])
-def test_what_a_model_said_of_it_is_forgotten_and_asked_again(kind: str) -> None:
-    item = SECRETS[kind]
-    held = memory()
-    held.add([item, *OTHERS[:5]])
-    verdicts = held.stats().counts["verdicts"]
-    held.forget(item)
-    assert held.stats().counts["verdicts"] == verdicts - 1
-    asked = len(held.verifier.asked)  # type: ignore[attr-defined]
-    report = held.add([item])
-    assert (report.new, report.cached, len(held.verifier.asked)) == (1, 0, asked + 1)  # type: ignore[attr-defined]
-    assert report.kept == (kind == "held")
-
-
 def test_forgetting_again_and_adding_again_work(path: Path) -> None:
     item = SECRETS["held"]
     with memory(path) as held:

@@ -25,7 +25,6 @@ from epic_memory.errors import (
     VerifierError,
 )
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE
-from epic_memory.types import Verdict
 from epic_memory.types.verdicts import Judged
 from helpers import CONTRACT_BREAKERS, Answering, HashEncoder, KeepAll, Raising, TooFew, UndecidedAll, keep, settled
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, documents, memory_of, opened, rows, verifier_of
@@ -235,19 +234,6 @@ async def test_one_text_and_one_item_are_taken_too(judge: Judge) -> None:
     assert await judge(memory, []) == []
 
 
-async def test_a_verifier_sees_the_items_metadata_as_in_add(judge: Judge) -> None:
-    def by_year(candidate: Any) -> Any:
-        recent = candidate.item.metadata["year"] > 2020
-        return keep(candidate) if recent else Verdict(decision=Decision.DISCARD)
-
-    items = [Item(id=str(year), text="red wine", metadata={"year": year}) for year in (2019, 2024)]
-    memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=Answering(by_year)))
-    judged = await judge(memory, items)
-    memory.add(items)
-    assert [one.kept for one in judged] == [False, True]
-    alike(kept_of(judged), entries_of(memory, items))
-
-
 async def test_a_share_is_resolved_by_the_first_items_and_stays(judge: Judge) -> None:
     memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=KeepAll(), keep_rate=0.25))
     items = [f"red wine {'and more ' * n}" for n in range(8)]
@@ -381,18 +367,6 @@ async def test_an_interruption_loses_nothing(judge: Judge) -> None:
     await judge(memory, items)
     assert lm.calls == 16 + 1  # the one that was interrupted
     assert memory.add(items).usage.calls == 0
-
-
-def test_an_abandoned_iterator_has_remembered_what_was_decided() -> None:
-    lm, items = Scripted(), documents(20)
-    memory = memory_of(lm)
-    judging = memory.judge(iter(items))
-    next(judging)
-    judging.close()
-    decided = lm.calls
-    assert 0 < decided < 80
-    list(memory.judge(items))
-    assert lm.calls == 80
 
 
 async def test_an_abandoned_stream_is_closed() -> None:

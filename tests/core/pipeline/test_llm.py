@@ -442,7 +442,7 @@ def test_what_came_before_the_model_is_read_and_judged_within_the_budget(mind: M
 
 
 @pytest.mark.usefixtures("pauses")
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", ["fails", "says nothing of use"])
 def test_a_server_that_fails_loses_nothing_that_came_before_it(mind: Mind, path: Path, fault: str) -> None:
     built_without(path)
     mind.fault, mind.well = FAULTS[fault], False

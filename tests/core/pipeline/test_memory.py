@@ -458,25 +458,6 @@ def test_items_of_the_light_and_those_that_wait_can_be_listed() -> None:
         memory.items({"n": 1})  # type: ignore[arg-type]
 
 
-def test_metadata_keep_the_order_of_their_keys_which_does_not_make_another_version(path: Path) -> None:
-    first, same = ({"b": 1, "a": {"d": 1, "c": [2]}}, {"a": {"c": [2], "d": 1}, "b": 1})
-    with memory_at(path, WINE) as memory:
-        memory.add([Item(id="x", text="red wine", metadata=first)])
-        assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
-    with memory_at(path, verifier=UndecidedAll()) as memory:
-        assert str(memory.search("wine")[0].item.metadata) == str(first)
-        memory.add([Item(id="y", text="red wine, again", metadata=first)])
-        assert str(memory.items(waiting=True)[0].metadata) == str(first)
-        assert memory.add([Item(id="y", text="red wine, again", metadata=same)]).waiting == 1
-        memory.verifier = KeepAll()
-        memory.retry()
-        assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
-        memory.file.export(path.with_suffix(".jsonl"))
-    with EpicMemory.restore(path.with_suffix(".jsonl"), path.with_suffix(".two"), encoder=HashEncoder()) as memory:
-        assert [str(item.metadata) for item in memory.items()] == [str(first)] * 2
-        assert memory.add([Item(id="x", text="red wine", metadata=same)]).duplicates == 1
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
     lambda parts: st.lists(parts, max_size=3) | st.dictionaries(st.text(max_size=3), parts, max_size=3),

@@ -299,18 +299,3 @@ def test_pairs_of_which_no_verdict_could_be_written_are_asked_about_again(
         patched.setattr("epic_memory.pipeline.on_demand.written", broken)
         assert not any(stances(found(memory)).values())
     assert all(stances(found(memory)).values())
-
-
-def test_a_verdict_on_what_was_forgotten_while_a_preference_came_is_not_kept(
-    model: Model, path: Path, is_async: bool
-) -> None:
-    with memory_of(model, "off", path) as memory:
-        (merino,) = [item.id for item in memory.items() if item.text == MERINO]
-        model.meanwhile = lambda: memory.forget(merino)
-        preference = Preference(text="I work at night.", expansion=Expansion(breaks=("jumper",)))
-        if is_async:
-            asyncio.run(memory.preferences.aadd(preference))
-        else:
-            memory.preferences.add(preference)
-        assert {text for text, _ in model.asked} == {MERINO, COTTON}
-        assert verdicts_in(memory) == 1

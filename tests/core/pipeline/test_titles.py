@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from epic_apps.cli.sources import Sources
 from epic_langchain import EpicVectorStore
 from epic_memory import EpicMemory, Item, Settings
+from epic_memory.types.items import content_of
 from helpers import KeepAll
 from tables import table
 
@@ -62,3 +63,10 @@ def test_a_verifier_reads_the_title() -> None:
     memory.add([Item(text="Ten bottles left.", metadata={"title": "Red wine"})])
     assert "Red wine\nTen bottles left." in memory.context("Which red wine is left?")
     assert memory.search("red wine")[0].item.text == "Ten bottles left."
+
+
+@pytest.mark.parametrize(
+    ("text", "metadata"), [*table(__file__, "what_has_no_title_is_its_text"), ("a note", {"title": "x" * 5_000})]
+)
+def test_what_has_no_title_is_its_text(text: str, metadata: dict[str, object]) -> None:
+    assert content_of(text, metadata) == text

@@ -266,51 +266,6 @@ def test_what_is_as_much_nearer_with_another_encoder_is_as_relevant() -> None:
 # encoders
 
 
-class Unreferable:
-    """An encoder that cannot be referred to weakly."""
-
-    __slots__ = ("inner",)
-    borrow = False
-    relevant = -1.0
-
-    def __init__(self) -> None:
-        self.inner = HashEncoder(64)
-
-    name = property(lambda self: self.inner.name)
-    dimension = property(lambda self: self.inner.dimension)
-    fingerprint = property(lambda self: self.inner.fingerprint)
-    texts = property(lambda self: self.inner.texts)
-
-    def encode(self, texts: Sequence[str]) -> FloatArray:
-        return self.inner.encode(texts)
-
-    async def aencode(self, texts: Sequence[str]) -> FloatArray:
-        return await self.inner.aencode(texts)
-
-
-async def test_an_encoder_that_cannot_be_kept_works() -> None:
-    encoder = Unreferable()
-    with pytest.raises(TypeError):
-        ref(encoder)
-    texts = ["hotels with casinos", "quiet mountain trails"]
-    expected = QuerySteering(HashEncoder(64), PREFERENCES)
-    for steering in (
-        QuerySteering(encoder, PREFERENCES),
-        await arun(Steerings(encoder).steering(PREFERENCES, "signed")),
-    ):
-        for query in ("hotels with casinos", "hotels"):
-            assert told(steering.steer(query)) == told(expected.steer(query))
-    # Once for each that steers.
-    assert {encoder.texts[text] for text in SAMPLES} == {2}
-    assert known_samples(encoder) is None
-    memory = EpicMemory(PREFERENCES, encoder=encoder, settings=Settings(verifier=KeepAll()))
-    memory.add(texts)
-    for _ in range(2):
-        assert memory.search("hotels with casinos")[0].item.text == texts[0]
-        assert (await memory.asearch("hotels with casinos"))[0].item.text == texts[0]
-    assert {encoder.texts[text] for text in SAMPLES} == {3}
-
-
 async def test_what_steering_has_to_know_of_an_encoder_is_embedded_once_and_goes_with_it() -> None:
     encoder = HashEncoder()
     for number in range(2):

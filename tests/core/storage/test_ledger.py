@@ -202,17 +202,6 @@ def test_what_a_retry_discards_is_known() -> None:
     assert not is_looked_at(held, NEAR)
 
 
-@pytest.mark.parametrize("given", [far(1), "1"], ids=["item", "id"])
-def test_forgetting_takes_it_out(given: str | Item) -> None:
-    held = memory()
-    held.add([far(1), far(2)])
-    held.forget(given)
-    assert held.stats().counts["seen"] == 1
-    assert [record.item_id for record in held.file.not_kept()] == ["2"]
-    assert is_looked_at(held, far(1))
-    assert not is_looked_at(held, far(2))
-
-
 def test_evicted_items_are_known(tmp_path: Path) -> None:
     path = tmp_path / "me.epic"
     items = [
@@ -346,18 +335,6 @@ def test_an_iterator_is_taken_no_further_than_a_bounded_number_ahead_of_the_comm
     assert len(ahead) == count // 100 and max(ahead) <= 1024
     # What was committed is let go: the number alive does not grow with the stream.
     assert stream.most <= 4096
-
-
-def test_what_a_stream_raises_leaves_what_was_committed() -> None:
-    held = memory()
-
-    def stream() -> Iterator[Item]:
-        yield from (far(number) for number in range(600))
-        raise RuntimeError("the source broke")
-
-    with pytest.raises(RuntimeError, match="broke"):
-        held.add(stream())
-    assert 0 < held.stats().counts["seen"] <= 600
 
 
 def test_no_sample_is_kept_where_none_is_wanted() -> None:

@@ -140,19 +140,6 @@ async def test_a_full_queue_loses_nothing(bound: int, concurrency: int, monkeypa
         assert contents(memory, items) == expected
 
 
-@pytest.mark.slow
-def test_batches_before_a_full_queue_are_kept() -> None:
-    lm = Scripted(hook=sometimes("1000"))
-    memory = memory_of(lm, WINE, retry_queue=0)
-    items = [f"red wine {n}" for n in range(1100)]
-    with pytest.raises(RetryQueueFullError):
-        memory.add(items)
-    assert len(memory) >= 512
-    lm.hook = None
-    memory.add(items)
-    assert len(memory) == 1100 and lm.calls == 1100 + 2  # unreadable, and asked for once more
-
-
 def test_items_that_wait_already_take_no_other_place(path: Path) -> None:
     with opened(path, Scripted(hook=broken), retry_queue=2) as memory:
         memory.add(wines(1, 2))
@@ -172,17 +159,6 @@ def test_items_that_wait_already_take_no_other_place(path: Path) -> None:
     memory.close()
     with opened(path, Scripted(hook=broken), retry_queue=3) as memory:
         assert memory.add(wines(3)).undecided == 1
-
-
-def test_places_that_become_free_are_taken() -> None:
-    lm = Scripted(hook=broken)
-    memory = memory_of(lm, retry_queue=2)
-    memory.add(wines(1, 2))
-    lm.hook = sometimes("2")
-    assert memory.retry().kept == 1
-    lm.hook = broken
-    assert memory.add(wines(3)).undecided == 1
-    assert waiting(memory) == 2
 
 
 def test_an_earlier_version_stays_where_there_is_no_room_for_the_new_one() -> None:

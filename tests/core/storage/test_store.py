@@ -45,13 +45,6 @@ def test_a_database_of_another_application_is_refused_and_left_alone(path: Path,
     assert path.read_bytes() == before
 
 
-def test_a_file_as_folder_and_a_name_that_none_can_have_are_errors(path: Path) -> None:
-    path.write_text("x")
-    for place in (path / "me.epic", f"{path}\0"):
-        with pytest.raises(StoreError):
-            opened(place)
-
-
 def test_a_missing_file_that_must_exist_is_an_error_and_not_made(path: Path) -> None:
     with pytest.raises(StoreError, match="no memory at"):
         opened(path, must_exist=True)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import helpers
 from epic_memory import BuildReport, EpicMemory, Item, Settings, Stance
 from epic_memory.errors import EncoderError, LMError
 from epic_memory.lm.prompting import prompt_of
@@ -383,20 +379,6 @@ def test_an_interrupted_build_taken_up_again_holds_what_an_uninterrupted_one_hol
     assert interrupted == sum(stop <= lm.calls for stop in stops)
 
 
-def test_an_interrupted_build_that_asks_about_several_loses_no_more_than_one_call() -> None:
-    items = documents(2)
-    expected, calls = built(items, batch_size=4)
-    for stop in range(1, calls + 1):
-        lm = Scripted()
-        lm.interrupt_at = {stop}
-        memory = memory_of(lm, batch_size=4)
-        with pytest.raises(KeyboardInterrupt):
-            memory.add(items)
-        memory.add(items)
-        assert contents(memory, items) == expected
-        assert lm.calls <= calls + 1
-
-
 @pytest.mark.parametrize(("stop", "concurrency"), [(1, 1), (16, 1), (9, 4)])
 async def test_a_cancelled_build_keeps_what_was_decided_before(
     monkeypatch: pytest.MonkeyPatch, concurrency: int, stop: int
@@ -442,50 +424,6 @@ async def test_verdicts_survive_an_encoder_that_fails_on_their_instructions(erro
         memory.add(items)
         assert contents(memory, items) == expected
         assert lm.calls == calls if add == "add" else lm.calls <= 2 * calls
-
-
-KILLED = """
-import itertools, sys
-from epic_memory.runtime import streaming
-from scripted import Scripted, documents, opened
-from pathlib import Path
-
-streaming._MOMENT = 0.0  # each answer is committed as it comes
-numbers = itertools.count(1)
-
-def say(asked):
-    print(asked.chunk, flush=True)
-    if next(numbers) == 6:
-        sys.stdin.read()
-
-with opened(Path(sys.argv[1]), Scripted(hook=say)) as memory:
-    memory.add(documents())
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_process_leaves_what_it_decided(path: Path) -> None:
-    items = documents()
-    expected, calls = built(items)
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)],
-        cwd=Path(helpers.__file__).parent,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        assert process.stdout is not None
-        answered = [process.stdout.readline().strip() for _ in range(6)]
-        process.send_signal(signal.SIGKILL)
-    assert all(answered)
-    lm = Scripted()
-    with opened(path, lm) as memory:
-        assert len(memory) >= 2
-        assert set(held(memory, items)) < set(expected[0])
-        memory.add(items)
-        assert contents(memory, items) == expected
-    assert lm.calls == calls - 5
 
 
 # sync and async

@@ -36,7 +36,11 @@ def test_plain_and_negated_together_are_all_runs(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "plain", "negated"),
-    [*table(__file__, "a_negation_reaches_what_it_denies"), ("rather spicy", [stem("spice")], [])],
+    [
+        *table(__file__, "a_negation_reaches_what_it_denies"),
+        ("rather spicy", [stem("spice")], []),
+        ("not gluten-free", ["gluten"], []),
+    ],
 )
 def test_a_negation_reaches_what_it_denies(text: str, plain: list[str], negated: list[str]) -> None:
     words = words_of(text)

@@ -12,6 +12,7 @@ import pytest
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError, LMUnavailableError
 from epic_memory.lm import Completion
+from epic_memory.types import Candidate, Decision, Preference
 from epic_memory.verification import EmbeddedVerifier
 from helpers import HashEncoder
 from scripted import BOTH, TRAIN, WINE, Asked, Scripted, memory_of, opened, rows, verifier_of
@@ -75,6 +76,28 @@ async def test_a_cancellation_that_comes_with_the_last_answer_is_not_swallowed(
         with pytest.raises(asyncio.CancelledError):
             await lm.task
         assert lm.calls < 512  # the first batch is not even finished
+
+
+async def test_verdicts_in_order_come_as_soon_as_they_are_there() -> None:
+    lm = Scripted()
+    verifier = verifier_of(lm)
+    encoder = HashEncoder()
+    preference = Preference(text=WINE)
+    vector = encoder.vector(WINE)
+    candidates = [
+        Candidate(
+            item=item,
+            embedding=vector,
+            preferences=(preference,),
+            similarities=(1.0,),
+            preference_embeddings=vector[None, :],
+        )
+        for item in [Item(text=f"red wine {n}") for n in range(3)]
+    ]
+    verdicts = verifier.verify(candidates)
+    assert next(verdicts).decision is Decision.KEEP and lm.calls == 1
+    assert len(list(verdicts)) == 2 and lm.calls == 3
+    assert [verdict.decision async for verdict in verifier.averify(candidates)] == [Decision.KEEP] * 3
 
 
 # who decides
