@@ -34,7 +34,6 @@ from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.tables.proposals import was_decided
-from epic_memory.text.statement_pairs import ends, replaces
 from epic_memory.text.statements import statement_of
 from epic_memory.types import BuildReport, FloatArray, Item, Preference
 from epic_memory.types.proposals import Proposal, ProposalKind, plain
@@ -435,25 +434,27 @@ class _Reading:
             place = places[match.place]
             if match.kind == "duplicate" and match.sure:
                 return _Outcome(old=place, reason="known already")
-            # What was only proposed goes for what is surely about the same subject.
-            self._perhaps = not match.sure and self._known[place].pending
+            # What was only proposed is no fact that could change.
+            self._perhaps = self._known[place].pending
             if not self._perhaps:
                 return _Outcome("end_fact" if match.kind == "end" else "update_fact", place)
         return None
 
     def _referred(self) -> int | None:
-        """Return the position of what the statement refers to; of what was only proposed, surely, or None."""
-        places = [place for place, each in enumerate(self._known) if not each.pending or self._is_about(each)]
+        """Return the position of what the statement refers to, or None; of what was only proposed, a preference."""
+        places = [
+            place
+            for place, each in enumerate(self._known)
+            if not each.pending or (each.preference and self._is_about(each))
+        ]
         known = [self._known[place] for place in places]
         found = referred(self._statement.quote, known, self._cosines[places])
         return None if found is None else places[found]
 
     def _is_about(self, each: Known) -> bool:
-        """Tell whether the statement is surely about the same subject."""
-        if each.preference:
-            words, before = topic(self._text), topic(each.text)
-            return bool(words & before) and (words <= before or before <= words)
-        return replaces(self._text, each.text) or ends(self._text, each.text)
+        """Tell whether the statement is surely about the same subject as a preference."""
+        words, before = topic(self._text), topic(each.text)
+        return bool(words & before) and (words <= before or before <= words)
 
     def _stated(self) -> _Outcome:
         preference = self._statement.about == "preference"

@@ -4,7 +4,7 @@
 
 Each file has one person a line: statements by week, each with what it should do to an earlier one, and questions with
 the statement that answers them at that time. Of `lives_d.jsonl` only the half that was never looked at is run. Without
-a language model; with --model one is asked where words do not tell: replayed, from what a strong one answered for each
+a language model; with --model one is asked about each fact: replayed, from what a strong one answered for each
 statement of `lives_e.jsonl` without the labels (`answers_lives_e.jsonl`). The confusion matrix shows what should be
 done (rows) and what was done at once; "other" is the right edit of a wrong statement. "proposed" are changes and ends
 that wait for the user, who accepts the right ones here and rejects the others. A current fact is lost where the change

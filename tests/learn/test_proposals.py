@@ -418,8 +418,9 @@ def test_the_acceptance_of_a_fact_goes_with_the_fact(path: Path) -> None:
 
         memory.proposals.accept(*memory.proposals.propose(said("I live in Qzlagos.")))
         memory.facts.add("I live in Qzbraga now.")
-        assert memory.proposals.accepted() == []
-        memory.forget(*(fact.id for fact in memory.facts))
+        memory.proposals.accept(*memory.proposals)
+        assert [each.text for each in memory.proposals.accepted()] == ["I live in Qzbraga now."]
+        memory.forget(*{edit.item.id for edit in memory.facts.edits()})
         # Two letters may stand in a checksum by chance.
         octets = left(memory)
         assert memory.facts.edits() == [] and not [word for word in (b"Qzp", b"Qzl", b"Qzb") if word in octets]

@@ -27,7 +27,7 @@ from epic_memory.types.proposals import Proposal
 
 Write = Callable[[EpicMemory], object]
 _RANDOM_KILLS = 12
-_CODE, _NEW_CODE = "The door code is 4471.", "The door code is now 9902."
+_CODE, _NEW_CODE = (Item(id="code", text=f"The door code is {code}.") for code in (4471, 9902))
 _HOME, _COFFEE, _JAZZ = "I live in Porto.", "I drink a lot of coffee.", "I love jazz."
 _PLAIN = [
     Item(id=f"note {number}", text=f"A note of jazz concert number {number}, with coffee.") for number in range(6)
@@ -55,7 +55,6 @@ def last_edit(memory: EpicMemory, kind: str) -> Any:
 WRITES: dict[str, Write] = {
     "insert a fact": lambda memory: memory.facts.add("I work night shifts."),
     "replace a fact": lambda memory: memory.facts.add(_NEW_CODE),
-    "end a fact": lambda memory: memory.facts.add("I stopped playing the trumpet."),
     "undo an insertion": lambda memory: memory.facts.undo(last_edit(memory, "insert")),
     "undo a replacement": lambda memory: memory.facts.undo(last_edit(memory, "replace")),
     "undo an end": lambda memory: memory.facts.undo(last_edit(memory, "end")),
@@ -69,10 +68,11 @@ def prepare(path: Path, budget: str | None) -> None:
     """Make a memory with preferences, items, facts, edits of each kind and open proposals."""
     with EpicMemory.open(path, [_COFFEE, _JAZZ], encoder=default_encoder(), settings=Settings(budget=budget)) as memory:
         memory.add(_PLAIN)
-        for fact in ("The bike lock is 1234.", "The bike lock is now 5678."):
+        for fact in ("The bike lock is 1234.", "The bike lock is 5678."):
+            memory.facts.add(Item(id="lock", text=fact))
+        for fact in ("I play the cello.", "I stopped playing the cello.", _CODE, _HOME):
             memory.facts.add(fact)
-        for fact in ("I play the cello.", "I stopped playing the cello.", _CODE, _HOME, "I play the trumpet."):
-            memory.facts.add(fact)
+        memory.proposals.accept(*memory.proposals)
         kinds = {edit.kind for edit in memory.facts.edits()}
         assert kinds == {"insert", "replace", "end"}, memory.facts.edits()
         session = memory._session

@@ -10,10 +10,9 @@ kind being replace, duplicate or end. Which fact o answers a question q, or none
 same way. Words are near by the bundled encoder's table, whichever encoder the memory uses, as the weights are fitted
 for it (`shared/tools/fit_facts.py`).
 
-A fact that is lost is worse than one that is held twice. So only a plain statement about the same subject changes or
-ends a fact (`text.statement_pairs`), and only the same words repeat one; what else seems to change or to repeat one is
-held beside it, and proposed. Nothing seems to be a repetition that has a value, a name or a sign of a change of its
-own.
+A fact that is lost is worse than one that is held twice. So what seems to change, end or repeat a fact is held beside
+it, and proposed; only the same words surely repeat one. Nothing seems to be a repetition that has a value, a name or a
+sign of a change of its own.
 
 A change told in other words ("I report to Carol" after "My boss is Bob") may leave both held, as losing a fact is
 worse than holding two. A search decides less than an edit: it holds the earlier fact back,
@@ -38,7 +37,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from epic_memory.encoders.static import default_encoder
-from epic_memory.text.statement_pairs import denies, ends, of_others, replaces, same_words, says_again
+from epic_memory.text.statement_pairs import denies, of_others, same_words, says_again
 from epic_memory.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_memory.text.stems import stem
 from epic_memory.types import FloatArray
@@ -113,13 +112,13 @@ class Match(NamedTuple):
         kind: What it does.
         place: The position of the fact.
         share: How likely it is about that fact, in [0, 1].
-        sure: Whether no other reading is possible, so that nothing of the fact holds any more.
+        sure: Whether it repeats the words of the fact.
     """
 
     kind: Kind
     place: int
     share: float = 1.0
-    sure: bool = True
+    sure: bool = False
 
 
 @lru_cache(maxsize=8192)
@@ -272,19 +271,12 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
         return None
     for place, old in enumerate(texts):
         if says_again(text, old):
-            return Match("duplicate", place)
-    surely: list[tuple[Kind, int]] = [
-        ("end" if ends(text, old) else "replace", place)
-        for place, old in enumerate(texts)
-        if ends(text, old) or replaces(text, old)
-    ]
-    if len(surely) == 1:
-        return Match(*surely[0])
+            return Match("duplicate", place, sure=True)
     held = fact_words(tuple(texts))
     if "ended" not in statement_of(text).signs:
         for place, old in enumerate(texts):
             if denies(text, old) and same_words(text, old):
-                return Match("replace", place, sure=False)
+                return Match("replace", place)
     features, alone = beside(text, held)
     return decided(text, held, features, probabilities(features, alone, FactWeights.shipped().rows))
 
@@ -337,9 +329,7 @@ def decided(text: str, held: FactWords, features: FloatArray, shares: FloatArray
             kind = "end" if "ended" in new.signs and not fresh else "replace"
     if kind == "end" and (new.names - old.all_names or new.numbers - old.numbers):
         kind = "replace"
-    if ends(text, held.texts[place]):
-        kind = "end"
-    return Match(kind, place, share=float(shares[place].sum()), sure=False)
+    return Match(kind, place, share=float(shares[place].sum()))
 
 
 def _may_replace(text: str, new: Statement, held: FactWords, place: int) -> bool:

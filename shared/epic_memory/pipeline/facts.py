@@ -1,9 +1,9 @@
 """Facts of the user: held whatever the preferences are, and edited by what is said later.
 
 A fact bypasses coarse filter and verification: "I work night shifts" matters although no preference is near it. It is
-found by its text and by exact words, and never evicted. A new fact that surely updates an older one replaces it; one
-that says that it is over ends it; one that says the same again changes nothing (`pipeline.fact_matching`). Where words
-do not tell, the memory's language model is asked, if it has one; else both are held, and the change is proposed.
+found by its text and by exact words, and never evicted. A new fact with the words of an older one changes nothing. What
+else it may do to an older one, replace or end it (`pipeline.fact_matching`), the memory's language model decides, if it
+has one; else both are held, and the change is proposed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.storage.namespace import CommittedRows, Namespace
 from epic_memory.storage.tables.proposals import was_decided
-from epic_memory.text.statements import CHANGES, statement_of
 from epic_memory.types import BuildReport, FloatArray, Item
 from epic_memory.types.edits import Edit, EditKind
 from epic_memory.types.items import QUESTIONS
@@ -295,10 +294,8 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
     if match is None:
         return _Decision(Edit(kind="insert", item=item, reason="nothing held is about the same thing"))
     old = known[match.place]
-    reason = _reason(match.kind, item.text)
     if match.sure:
-        gone = None if match.kind == "duplicate" else old
-        return _Decision(Edit(kind=match.kind, item=item, old=old.item, reason=reason), gone)
+        return _Decision(Edit(kind="duplicate", item=item, old=old.item, reason="it says the same"))
     proposal = Proposal(
         kind="end_fact" if match.kind == "end" else "update_fact",
         text="" if match.kind == "end" else item.text,
@@ -312,12 +309,3 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
     change = {"end": "ends", "duplicate": "repeats"}.get(match.kind, "changes")
     unsure = f"perhaps it {change} {_ANOTHER}: a proposal waits"
     return _Decision(Edit(kind="insert", item=item, reason=unsure), proposal=proposal)
-
-
-def _reason(kind: EditKind, text: str) -> str:
-    if kind == "duplicate":
-        return "it says the same"
-    signs = statement_of(text).signs
-    if kind == "end" or "ended" in signs:
-        return "it says it is over"
-    return "it says that this has changed" if signs & CHANGES else "it has another value for the same thing"

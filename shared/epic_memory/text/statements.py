@@ -130,13 +130,6 @@ def statement_of(text: str) -> Statement:
     )
 
 
-def without_signs(text: str) -> str:
-    """Return a text without the words that say that something has changed, is over, or holds from now on."""
-    for name in ("now", "ended"):
-        text = _SIGNS[name].sub(" ", text)
-    return " ".join(text.split())
-
-
 def thing_of(word: str) -> str:
     """Return the thing that a word speaks of; empty for none of those that are known."""
     return _THING_OF.get(stem(word), "")
