@@ -163,7 +163,7 @@ def _written(work: Work, found: Found) -> Effects[None]:
 
 
 def _alive(store: Store, found: Found) -> Found:
-    """Return the answers without those for passages that have gone or been shortened meanwhile."""
+    """Return the answers without those for passages that have gone meanwhile."""
     items = store.items.at(list(found))
     return {row: one for row, one in found.items() if row in items and items[row].text == one.item.text}
 

@@ -234,7 +234,7 @@ def _near(
     items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
     encoder = session.encoder
     foreign = is_foreign_to(encoder, asked.query, space.preferences)
-    found = candidates(space, encoder, asked.query, vector, asked.k, entries=allowed, items=items, foreign=foreign)
+    found = candidates(space, encoder, asked.query, vector, asked.k, items=items, foreign=foreign)
     rows_of = _allowed_rows(space, allowed)
     prefers = asked.options.stance_policy == "prefer"
     cosines: dict[int, float] = {}

@@ -30,18 +30,3 @@ def test_the_spelling_of_what_went_while_it_was_read_is_not_written(tmp_path: Pa
         )
         assert graph.entities() == ["OscarReed"]
     assert b"OSCARREED" not in path.read_bytes()
-
-
-def test_what_was_cut_while_it_was_read_is_read_again(tmp_path: Path) -> None:
-    def cut() -> None:
-        store = graph.memory._session.store
-        row = store.items.row("default", "oscar")
-        if store.items.at([row])[row].text.endswith("[Clara]"):
-            with store.transaction():
-                store.shorten(row, "[Oscar] drinks red wine")
-
-    with made(tmp_path / "me.epic", extractor=Acting(cut)) as graph:
-        report = graph.add([Item(id="oscar", text="[Oscar] drinks red wine with [Clara]")])
-        assert (report.passages, graph.counts()["outside"]) == (0, 1)
-        assert graph.update().passages == 1
-        assert graph.entities() == ["Oscar"]

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,6 @@ from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullErr
 from epic_memory.retention import ByValue, Held, Positions
 from epic_memory.retention.budget import checked_budget
 from epic_memory.storage.sqlite import database
-from epic_memory.text.chunking import sentences
 from epic_memory.types import Alignment, Candidate
 from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, not_locked, settled
 from tables import table
@@ -510,104 +508,6 @@ def test_evicted_entries_are_counted_and_on_record_with_the_reason(path: Path) -
         assert gone
         again = memory.add(came[key] for key in gone)
         assert again.known == len(gone)
-
-
-Shortened = tuple[dict[str, Item], dict[str, dict[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def some_shortened(tmp_path_factory: pytest.TempPathFactory, locking: None) -> tuple[Path, Shortened]:
-    """A file in which some items have been shortened; what came, and how those are held."""
-    place = tmp_path_factory.mktemp("shortened") / "me.epic"
-    came, shortened = {f"item {n}": Item(id=f"item {n}", text=text_of(n, 2500)) for n in range(200)}, 0
-    with opened(place, 150_000, preferences=[WINE], retention=OldestFirst(share=0.3)) as memory:
-        for start in range(0, 200, 10):
-            shortened += memory.add([came[f"item {n}"] for n in range(start, start + 10)]).shortened
-            held = held_of(memory, place.parent)
-            less = {key: line for key, line in held.items() if line["text"] != came[key].text}
-            if len(less) >= 3:
-                assert shortened >= len(less)
-                break
-        else:
-            raise AssertionError("nothing was shortened")
-    return place, (came, less)
-
-
-@pytest.fixture
-def shortened(some_shortened: tuple[Path, Shortened], path: Path) -> Shortened:
-    """The same at `path`."""
-    place, (came, less) = some_shortened
-    shutil.copy(place, path)
-    return came, less
-
-
-def test_shortened_items_keep_the_sentences_of_their_instructions_and_stay_the_same_items(
-    path: Path, shortened: Shortened
-) -> None:
-    came, less = shortened
-    with opened(path, retention=OldestFirst(share=0.3)) as memory:
-        for key, line in less.items():
-            assert line["text"].startswith(came[key].text[:30])
-            assert len(line["text"]) <= 0.5 * len(came[key].text)
-            assert [part for part in sentences(came[key].text) if part in line["text"]] == sentences(line["text"])
-            explained = memory.explain(key)
-            assert explained.item.text == line["text"]
-            assert explained.entries
-        assert memory.search(WINE, k=len(memory))[0].item.text
-        entries = memory.stats().counts["entries"]
-        again = memory.add([came[key] for key in less])
-        assert (again.duplicates, again.kept, again.evicted) == (len(less), 0, 0)
-        assert memory.stats().counts["entries"] == entries
-        changed = memory.add([Item(id=next(iter(less)), text=text_of(999, 200))])
-        assert changed.kept == 1
-
-
-@pytest.mark.parametrize(("change", "budget"), [("add", "1 MB"), ("replace", "unlimited")])
-def test_a_new_preference_is_matched_with_shortened_items_too(
-    path: Path, shortened: Shortened, budget: str, change: str
-) -> None:
-    came, less = shortened
-    with opened(path, budget) as memory:
-        if change == "add":
-            memory.preferences.add("also wine")
-        else:
-            memory.preferences.replace(WINE, "also wine")
-        new = Preference(text="also wine").id
-        held = held_of(memory, path.parent.parent)
-        assert less.keys() <= held.keys()
-        for key, line in less.items():
-            assert held[key]["text"] == line["text"]
-            assert held[key]["version"] == line["version"]
-            assert len(held[key]["entries"]) == (2 if change == "add" else 1)
-            assert new in {entry["preference"] for entry in held[key]["entries"]}
-        assert memory.add([came[key] for key in less]).duplicates == len(less)
-
-
-def test_shortened_items_that_are_judged_again_stay_the_same_items(path: Path, shortened: Shortened) -> None:
-    came, less = shortened
-    with opened(path, verifier=Quoting("language model", cached=True), retention=OldestFirst(share=0.3)) as memory:
-        memory.add(Item(id=f"new {n}", text=text_of(5000 + n, 2500)) for n in range(12))
-        held = held_of(memory, path.parent.parent)
-        stayed = [key for key in less if key in held]
-        assert stayed
-        assert [held[key]["version"] for key in stayed] == [less[key]["version"] for key in stayed]
-        assert memory.add([came[key] for key in stayed]).duplicates == len(stayed)
-
-
-def test_a_memory_with_shortened_items_can_be_moved(path: Path, tmp_path: Path, shortened: Shortened) -> None:
-    came, less = shortened
-    with opened(path) as memory:
-        memory.file.export(tmp_path / "export.jsonl", overwrite=True)
-        before = held_of(memory, tmp_path)
-    with EpicMemory.restore(
-        tmp_path / "export.jsonl",
-        tmp_path / "other.epic",
-        encoder=HashEncoder(64),
-        settings=Settings(verifier=Quoting(), tau=0.05),
-    ) as other:
-        after = held_of(other, tmp_path)
-        assert {key: line["text"] for key, line in after.items()} == {k: line["text"] for k, line in before.items()}
-        assert other.add([came[key] for key in less]).duplicates == len(less)
 
 
 # Policies.

@@ -306,23 +306,3 @@ def test_a_passage_with_too_many_entities_for_the_budget_stays_outside(path: Pat
         graph.memory.forget("p99")
         assert graph.counts()["outside"] == 0
     assert watch.worst <= 64_000
-
-
-def test_what_was_shortened_for_a_budget_keeps_no_name_of_what_was_cut_off(path: Path) -> None:
-    long = "Red wine is what this is about, sure1. " + " ".join(
-        f"[Zanzibar Quill] said number {n} in a place called somewhere." for n in range(12)
-    )
-    options: dict[str, Any] = {"budget": 150_000, "encoder": HashEncoder(64), "coarse": False}
-    with made(path, [WINE], verifier=Quoting(), **options) as graph:
-        graph.add([Item(id="long", text=long)])
-        assert graph.entities("long") == ["Zanzibar Quill"]
-        shortened = 0
-        for number in range(0, 400, 20):
-            shortened += graph.memory.add([passage(n, names=1) for n in range(number, number + 20)]).shortened
-            held = graph.memory.get(["long"])
-            if not held or held[0].text != long:
-                break
-        assert shortened
-        kept = "".join(item.text for item in graph.memory.items())
-        assert ("Zanzibar Quill" in graph.entities()) == ("[Zanzibar Quill]" in kept and graph.entities("long") != [])
-        recounted(path)

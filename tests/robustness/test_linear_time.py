@@ -16,7 +16,6 @@ from epic_memory import EpicMemory, QuerySteering, SearchOptions, Settings
 from epic_memory.context import documents_of_context, format_context, without_tags
 from epic_memory.encoders import default_encoder
 from epic_memory.lm import answers, prompting
-from epic_memory.pipeline import eviction
 from epic_memory.preferences.parser import parse_aspects
 from epic_memory.runtime.batching import batches
 from epic_memory.text import chunking, language, stems
@@ -81,7 +80,6 @@ READERS: dict[str, Callable[[str], object]] = {
     "documents_of_context": documents_of_context,
     "words_of": stems.words_of,
     "sentences": chunking.sentences,
-    "shortened": lambda text: eviction.shortened(text, ["I like wine."]),
     "language_of": language.language_of,
     "parse_aspects": lambda text: parse_aspects(f"I like {text} wine."),
     "concepts": lambda text: default_lexicon().concepts(text),

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import helpers
@@ -295,6 +296,8 @@ def test_a_search_does_not_wait_for_a_large_change_under_way(path: Path, monkeyp
         before = looks(reader)
         with writer._session.lock, writer._session.store.transaction():
             for number in range(4000):
-                writer._session.store.items.put("other", Item(id=str(number), text=os.urandom(400).hex()))
+                writer._session.store.items.put_all(
+                    "other", [Item(id=str(number), text=os.urandom(400).hex())], np.ones((1, 64), np.float32)
+                )
             assert looks(reader) == before
         assert looks(reader) == before

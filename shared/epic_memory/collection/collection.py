@@ -394,8 +394,7 @@ class Collection:
         shelf, preferences = self._loaded, steerer.preferences
         foreign = is_foreign_to(self.encoder, query, preferences)
         kind = None if foreign else kind_of(self.encoder, query, vector)
-        records, entries = shelf.allowed(only)
-        found = candidates(shelf, self.encoder, query, vector, k, entries=entries, items=records, foreign=foreign)
+        found = candidates(shelf, self.encoder, query, vector, k, items=shelf.allowed(only), foreign=foreign)
         if not found.rows:
             return Matches([], vector)
         near = found.only(found.topics >= least_topic(self.encoder, found.topics, len(shelf.texts), "auto", kind))

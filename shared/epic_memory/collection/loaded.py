@@ -48,7 +48,7 @@ class LoadedCollection:
     """The state of a collection; a changed file needs a new one. The user has to hold a lock.
 
     A record is found by its text, or the embedding given for it, and by further texts, if it has any. Its instructions
-    find it in the paper's way only, and if it has no text.
+    find it in the paper's way only; of one without a text they count as its texts.
 
     Args:
         records: The collection's tables, within one transaction.
@@ -89,7 +89,6 @@ class LoadedCollection:
         self.item_of: dict[int, int] = {}
         self._keys_of: dict[int, list[int]] = {}
         self._stances: dict[int, Stances] = {}
-        self._bare: NDArray[np.int64] | None = None
 
     @property
     def vectors(self) -> int:
@@ -162,15 +161,16 @@ class LoadedCollection:
             del self.item_of[row]
         for record in records:
             self._stances.pop(record, None)
-        self._bare = None
 
     def _enter(
         self, rows: Sequence[int], records: Sequence[int], stances: Sequence[Stance | None], vectors: FloatArray
     ) -> None:
         places: dict[str, list[int]] = {"text": [], "further": [], "instruction": []}
+        texted = {record for record, stance in zip(records, stances, strict=True) if stance is None}
         first: set[int] = set()
         for place, (record, stance) in enumerate(zip(records, stances, strict=True)):
-            kind = "instruction" if stance is not None else "further" if record in first else "text"
+            judged = stance is not None and record in texted
+            kind = "instruction" if judged else "further" if record in first else "text"
             places[kind].append(place)
             if kind == "text":
                 first.add(record)
@@ -180,7 +180,6 @@ class LoadedCollection:
         self.texts.add([records[place] for place in places["text"]], vectors[places["text"]])
         self._further.add([rows[place] for place in places["further"]], vectors[places["further"]])
         self.index.add([rows[place] for place in places["instruction"]], vectors[places["instruction"]])
-        self._bare = None
 
     # what a ranking reads
 
@@ -201,14 +200,6 @@ class LoadedCollection:
         if row not in self._stances:
             self._stances[row] = stances_in(self._records.at([row])[row].metadata)
         return self._stances[row]
-
-    def bare_entries(self) -> NDArray[np.int64]:
-        """Return the rows of the instructions of records that have no text."""
-        if self._bare is None:
-            self._bare = np.array(
-                [row for row, record in self.item_of.items() if record not in self.texts], dtype=np.int64
-            )
-        return self._bare
 
     # searching
 
@@ -257,16 +248,14 @@ class LoadedCollection:
         """
         if not self.vectors:
             return []
-        records, entries = self.allowed(only)
+        records = self.allowed(only)
         rows, cosines = self.texts.rows, self.cosines(vector)
         if records is not None:
             keep = np.isin(rows, np.fromiter(records, dtype=np.int64, count=len(records)))
             rows, cosines = rows[keep], cosines[keep]
         best = {row: (cosine, -1) for row, cosine in _highest(rows, cosines, k)}
-        if not instructed:
-            entries = self.bare_entries() if entries is None else np.intersect1d(entries, self.bare_entries())
-        elif entries is None:
-            entries = np.fromiter(self.item_of, dtype=np.int64)
+        of = self.item_of.items() if instructed else ()
+        entries = np.array([row for row, record in of if records is None or record in records], dtype=np.int64)
         if len(entries):
             # Of k records each may be found by several instructions first.
             found, near = self.index.search(vector, len(entries), allowed=entries)
@@ -285,12 +274,9 @@ class LoadedCollection:
             for row, score, vector in zip(rows, scores, vectors, strict=True)
         ]
 
-    def allowed(self, only: Only) -> tuple[frozenset[int] | None, NDArray[np.int64] | None]:
-        """Return the rows of the records that a search may find, and of their instructions; None for all."""
-        if only == (None, None):
-            return None, None
-        records = frozenset(self.satisfying(*only))
-        return records, np.array([row for row, record in self.item_of.items() if record in records], dtype=np.int64)
+    def allowed(self, only: Only) -> frozenset[int] | None:
+        """Return the rows of the records that a search may find; None for all."""
+        return None if only == (None, None) else frozenset(self.satisfying(*only))
 
 
 def _highest(rows: NDArray[np.int64], scores: FloatArray, k: int) -> list[tuple[int, float]]:

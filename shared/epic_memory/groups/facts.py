@@ -43,9 +43,8 @@ class MemoryFacts(Live[Item]):
     ) -> BuildReport:
         """Add a fact of the user, such as "I work night shifts": held whatever the preferences are, never evicted.
 
-        A plain statement about the same subject replaces a fact that is held, or ends it; `report.edits` says which,
-        `undo` takes it back. What may change another fact is held beside it, and the change waits in
-        `memory.proposals`.
+        What may change or end another fact is held beside it, and the change waits in `memory.proposals`; or the
+        memory's language model decides. `report.edits` says what was done, `undo` takes it back.
 
         Args:
             fact: A short statement, in English for updates to be recognised.
@@ -110,7 +109,7 @@ def _undo(session: Session, number: int) -> Effects[Edit]:
             store.items.remove(namespace, [edit.item.id], marked="item")
         for item, vector in zip(olds, vectors, strict=True):
             if store.items.row(namespace, item.id) is None:
-                store.items.put(namespace, item, vector)
+                store.items.put_all(namespace, [item], vector[None])
         store.edits.delete_rows([number])
         if plain(edit.item.text) not in {plain(item.text) for item in olds if item.fact} or edit.kind == "end":
             store.proposals.withdraw(namespace, [edit.item.text])

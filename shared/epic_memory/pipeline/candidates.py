@@ -9,8 +9,8 @@ or, of a query in a language that the encoder does not know,
 
     topic(q, x) = foreign_near T(x) + foreign_worded L(x).
 
-An instruction quotes the preference and is near whatever the preference is near, whatever it says: it finds only items
-without an embedding of their own. (`keys="instruction"`, the paper's way, searches by nothing else.)
+An instruction quotes the preference and is near whatever the preference is near, whatever it says: it finds nothing
+here. (`keys="instruction"`, the paper's way, searches by nothing else.)
 
 The topic decides whether anything held is relevant at all, and with a lift what is a candidate. Turns of conversations
 have one (`text.turns`), as questions about what was said use its words. With x' the question that x answers, whose
@@ -38,7 +38,6 @@ from epic_memory.pipeline.fact_matching import answer_scores, answering, held_ba
 from epic_memory.steering.question_kind import QuestionKind, any_kind
 from epic_memory.steering.relevance import default_relevant
 from epic_memory.storage.texts import Texts
-from epic_memory.storage.vector_index import EntryIndex
 from epic_memory.types import FloatArray
 from epic_memory.types.items import questions_of
 from epic_memory.types.verdicts import Stances
@@ -79,14 +78,6 @@ class Shelf(Protocol):
         """E(x), by item row."""
 
     @property
-    def index(self) -> EntryIndex:
-        """The embeddings of instructions, by entry row."""
-
-    @property
-    def item_of(self) -> Mapping[int, int]:
-        """Item row, by entry row."""
-
-    @property
     def facts(self) -> AbstractSet[int]:
         """Rows of the items that are facts of the user."""
 
@@ -95,9 +86,6 @@ class Shelf(Protocol):
 
         None for all of them, which is the case without a k.
         """
-
-    def bare_entries(self) -> NDArray[np.int64]:
-        """Return the rows of the entries whose items have no E(x)."""
 
     def stances(self, row: int) -> Stances:
         """Return the stances of an item."""
@@ -111,7 +99,7 @@ class Candidates:
         rows: Item rows, shape `(n,)`.
         topics: topic(q, x) of each, shape `(n,)`.
         lifts: lift(q, x) of each in two parts, shape `(2, n)`: what a preference that matters takes away, and the rest.
-        vectors: E(x) of each, shape `(n, d)`; of one without it, the embedding of its nearest instruction.
+        vectors: E(x) of each, shape `(n, d)`.
         stances: Its stances.
         earlier: Row of a fact to the rows of those that are held back, oldest first, as it may have replaced them.
     """
@@ -145,14 +133,13 @@ def candidates(
     vector: FloatArray,
     k: int,
     *,
-    entries: NDArray[np.int64] | None,
     items: AbstractSet[int] | None,
     foreign: bool | None = False,
 ) -> Candidates:
     """Find the items whose topic is nearest to a vector, shape `(d,)`, and the turns with the words of a query.
 
-    Only these rows of entries and items may be found; None for all. `foreign` says that the encoder does
-    not know the query's language; None that it may not: then words rank if any text has one of them.
+    Only these rows of items may be found; None for all. `foreign` says that the encoder does not know the query's
+    language; None that it may not: then words rank if any text has one of them.
     """
     weights = CandidateWeights.shipped()
     wanted = max(_LEAST_CANDIDATES, 2 * k + 8)
@@ -168,32 +155,17 @@ def candidates(
     if items is not None:
         keep = np.isin(rows, np.fromiter(items, dtype=np.int64, count=len(items)))
         rows, topics, lifts = rows[keep], topics[keep], lifts[:, keep]
-    # Items without E(x), each with its nearest instruction and the cosine.
-    bare: dict[int, tuple[int, float]] = {}
-    instructions = shelf.bare_entries()
-    if entries is not None and len(instructions):
-        instructions = np.intersect1d(instructions, entries)
-    if len(instructions):
-        for entry, cosine in zip(*shelf.index.search(vector, wanted, allowed=instructions), strict=True):
-            bare.setdefault(shelf.item_of[int(entry)], (int(entry), float(cosine)))
-        rows = np.concatenate([rows, np.array(list(bare), dtype=np.int64)])
-        topics = np.concatenate([topics, np.array([cosine for _, cosine in bare.values()], dtype=np.float32)])
-        lifts = np.concatenate([lifts, np.zeros((2, len(bare)), dtype=np.float32)], axis=1)
     ranks = topics + lifts.sum(axis=0)
     if len(ranks) > wanted:
         best = np.argpartition(-ranks, wanted - 1)[:wanted]
         rows, topics, lifts, ranks = rows[best], topics[best], lifts[:, best], ranks[best]
     order = np.lexsort((rows, -ranks))
     best_rows: list[int] = rows[order].tolist()
-    places = shelf.texts.places(best_rows)
-    vectors: FloatArray = shelf.texts.vectors[places]
-    for number in np.flatnonzero(places < 0).tolist() if bare else ():
-        vectors[number] = shelf.index.vector(bare[best_rows[number]][0])
     return Candidates(
         rows=best_rows,
         topics=topics[order],
         lifts=lifts[:, order],
-        vectors=vectors,
+        vectors=shelf.texts.vectors[shelf.texts.places(best_rows)],
         stances=[shelf.stances(row) for row in best_rows],
         earlier=earlier,
     )

@@ -1,13 +1,11 @@
 """Writing under a byte budget: room is made for each part of a batch before it is committed.
 
-What goes is shortened, judged again, or removed (docs/memory.md, "A budget").
+What goes is judged again, or removed (docs/memory.md, "A budget").
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +28,6 @@ from epic_memory.storage.namespace import CommittedRows
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.seen import EVICTED
-from epic_memory.text.chunking import sentences
 from epic_memory.types import BuildReport, FloatArray, Stance
 from epic_memory.types.reports import NotKept
 
@@ -38,8 +35,6 @@ _ROUNDS = 30
 # The share of the budget that the light tier frees at least when there is no room.
 _LIGHT_SHARE = 20
 _ROW = 120
-_LONG = 300
-_WORTH = 0.75
 _JUDGED_AGAIN = 16
 _STANCES = {str(stance): number for number, stance in enumerate(Stance)}
 # What is written needs besides its columns: pages are not full, and the SQL indexes take some.
@@ -47,9 +42,6 @@ _FILLING = 1.3
 _SLACK = 6_000
 _VERDICT = 300
 _ATTEMPTS = 4
-# Of a text that is shortened: the most that stays, and the fewest sentences of one that is.
-_SHARE, _SHORT = 0.4, 3
-_WORD = re.compile(r"\w+")
 
 Coming: TypeAlias = tuple[str, Any, int]
 """Something to be written: the attribute of `WriteBatch` it belongs to, the thing, and its bytes in the file."""
@@ -183,7 +175,7 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
 
     The history of facts goes first, the oldest edits before others, and then the light tier. What goes next is chosen
     by the retention policy, its share at a time. Of that, the entries the verifier was least sure of are judged again
-    if a language model has not judged them yet, and their items are shortened; only then they go.
+    if a language model has not judged them yet; only then they go.
     """
     budget = session.budget
     assert budget is not None
@@ -216,7 +208,6 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
         if not len(doomed):
             break
         spared = yield from _judge_again(session, weighed, doomed, report)
-        spared |= _shorten(session, weighed, doomed, report)
         rows = [int(row) for row in weighed.held.rows[doomed] if int(row) not in spared]
         report.evicted += evict(session, rows)
     if clock is not None:
@@ -277,30 +268,6 @@ def _unsure(weighed: Weighed, doomed: Positions) -> Positions:
     known = confidence[~np.isnan(confidence)]
     middle = float(np.median(known)) if len(known) else 1.0
     return doomed[~(confidence[doomed] >= middle)]
-
-
-def _shorten(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> set[int]:
-    """Shorten the items of entries that would go, and return the rows of the entries that stay therefore."""
-    rows = {int(weighed.held.items[position]) for position in _unsure(weighed, doomed)}
-    spared: set[int] = set()
-    store = session.store
-    with session.lock, store.reading():
-        long = [row for row, held in store.items.held_at(sorted(rows)).items() if len(held.item.text) >= _LONG]
-    if not long:
-        return spared
-    with session.changing(session.encoder):
-        for row, held in store.items.held_at(long).items():
-            instructions = [columns["instruction"] for columns in store.entries.lines(row)]
-            if not all(instructions) or version_of(held.item) != held.digest:
-                continue  # it was shortened before
-            text = shortened(held.item.text, instructions)
-            if len(text) > _WORTH * len(held.item.text):
-                continue
-            store.verdicts.forget_chunks(session.namespace, [held.item.content])
-            store.shorten(row, text)
-            report.shortened += 1
-            spared.update(weighed.held.rows[weighed.held.items == row].tolist())
-    return spared
 
 
 def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
@@ -379,32 +346,3 @@ def evict(session: Session, rows: Sequence[int]) -> int:
             records.append((held.digest, record))
         store.seen.put_records(namespace, records, {each.text: row for row, each in known.items()})
     return len(found)
-
-
-def shortened(text: str, instructions: Sequence[str]) -> str:
-    """Return the sentences of a text, in their order, that share most with its instructions: at most two fifths of it.
-
-    Each instruction keeps at least the sentence that shares most with it, even if that exceeds two fifths. A word
-    counts the more the fewer sentences have it. A text of one or two sentences is returned whole.
-    """
-    parts = sentences(text)
-    if len(parts) < _SHORT or not instructions:
-        return text
-    words = [_words(part) for part in parts]
-    common = Counter(word for bag in words for word in bag)
-    room = _SHARE * len(text)
-    scores = [
-        [sum(1.0 / common[word] for word in bag & wanted) for bag in words] for wanted in map(_words, instructions)
-    ]
-    chosen = {max(range(len(parts)), key=row.__getitem__) for row in scores}
-    best = sorted(range(len(parts)), key=lambda part: -max(row[part] for row in scores))
-    for part in best:
-        if sum(len(parts[n]) for n in chosen | {part}) > room:
-            break
-        chosen.add(part)
-    kept = " ".join(parts[part].strip() for part in sorted(chosen))
-    return kept if len(kept) < len(text) else text
-
-
-def _words(text: str) -> set[str]:
-    return {word.casefold() for word in _WORD.findall(text) if len(word) > 2}

@@ -296,7 +296,8 @@ def write_item(
 ) -> None:
     """Write an item with its entries, by the embeddings of their texts and the rows of their preferences."""
     store, namespace = session.store, session.namespace
-    item_row = store.items.put(namespace, held.item, vector_of[held.item.searched], version=held.digest)
+    item, vector = held.item, vector_of[held.item.searched]
+    item_row = store.items.put_all(namespace, [item], vector[None], {item.id: held.digest}).rows[0]
     for columns in entries:
         entry = dict(columns)
         preference = entry.pop("preference")

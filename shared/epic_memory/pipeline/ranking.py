@@ -78,7 +78,6 @@ def distinct(shelf: Shelf, found: Candidates, order: Sequence[int], k: int) -> l
     chosen: list[int] = []
     same: list[int] = []
     of_source: dict[str, int] = {}
-    bare = shelf.texts.places(found.rows) < 0  # an item without E(x) repeats none
     repeats = np.zeros(len(found.rows), dtype=bool)
     first = shelf.texts.metadata([found.rows[place] for place in order[:k]])
     for number, place in enumerate(order):
@@ -92,8 +91,7 @@ def distinct(shelf: Shelf, found: Candidates, order: Sequence[int], k: int) -> l
             if of_source[source] > k - k // weights.others:
                 same.append(place)
                 continue
-        if not bare[place]:
-            repeats |= (np.einsum("ij,j->i", found.vectors, found.vectors[place]) >= weights.same) & ~bare
+        repeats |= np.einsum("ij,j->i", found.vectors, found.vectors[place]) >= weights.same
         chosen.append(place)
         if len(chosen) == k:
             break

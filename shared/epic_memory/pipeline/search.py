@@ -173,9 +173,7 @@ def _by_text(session: Session, asked: Search, scope: _Scope) -> tuple[Hits, Unju
     space, encoder, min_score = scope.space, session.encoder, asked.options.min_score
     items = None if scope.allowed is None else _items_allowed(asked, scope, scope.allowed)
     foreign = is_foreign_to(encoder, asked.query, space.preferences)
-    found = candidates(
-        space, encoder, asked.query, scope.vector, asked.k, entries=scope.allowed, items=items, foreign=foreign
-    )
+    found = candidates(space, encoder, asked.query, scope.vector, asked.k, items=items, foreign=foreign)
     kind = None if foreign else kind_of(encoder, asked.query, scope.query)
     needed = kind if kind is None or space.preferences else kind.of_documents()
     if found.lifts[1].any():  # who names a speaker asks what was said, in whatever words: "When did Tom move?"
@@ -257,8 +255,8 @@ def facts_by_text(session: Session, space: Namespace, asked: Search, vector: Flo
     facts = space.facts if asked.filter is None or not space.facts else space.facts & space.items_matching(asked.filter)
     if not facts:
         return []
-    none, encoder = np.empty(0, dtype=np.int64), session.encoder
-    found = candidates(space, encoder, asked.query, vector, 1, entries=none, items=frozenset(facts))
+    encoder = session.encoder
+    found = candidates(space, encoder, asked.query, vector, 1, items=frozenset(facts))
     kind = kind_of(encoder, asked.query, vector)
     least = least_topic(encoder, found.topics, len(space.texts), "auto", kind)
     return facts_among(space, found.only(found.topics >= least), encoder)

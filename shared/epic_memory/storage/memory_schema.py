@@ -12,7 +12,7 @@ CREATE TABLE preferences (
 );
 CREATE TABLE items (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL,
- metadata TEXT NOT NULL, embedding BLOB, fact INTEGER NOT NULL, expires REAL, crc INTEGER,
+ metadata TEXT NOT NULL, embedding BLOB NOT NULL, fact INTEGER NOT NULL, expires REAL, crc INTEGER,
  text_crc INTEGER, text, UNIQUE (namespace, id)
 );
 CREATE TABLE entries (

@@ -94,7 +94,6 @@ class Namespace:
         self.stance_of: dict[int, Stance] = {}
         self.neutral_by: dict[int, int] = {}
         self._stances: dict[int, Stances] = {}
-        self._bare: NDArray[np.int64] | None = None
         self._crc_of: dict[int, int] = {}
         self._filtered: dict[Hashable, frozenset[int]] = {}
         self._tables: Contents = {}
@@ -121,11 +120,8 @@ class Namespace:
             self._noted: set[int] = set()
             self._filtered.clear()
         self._tables = tables
-        # The sums do not cover texts: one may have been shortened for a budget.
+        # The sums do not cover the texts of entries.
         self._entries.clear()
-        self._held.clear()
-        self.texts.forget_words()
-        self._bare = None
         self.stale = False
 
     def has_rows(self, table: str) -> bool:
@@ -194,12 +190,7 @@ class Namespace:
 
     def held(self, rows: Sequence[int]) -> dict[int, HeldItem]:
         """Return stored items by their rows, each read and checked once for as long as it does not change."""
-        found = remembered(self._held, rows, _ITEMS_KEPT, self._store.items.held_at)
-        for row in found:
-            if row not in self.texts:
-                # A change of an item without E(x) would not be noticed, so it is not kept.
-                del self._held[row]
-        return found
+        return remembered(self._held, rows, _ITEMS_KEPT, self._store.items.held_at)
 
     def entries(self, scores: Mapping[int, float], held: Mapping[int, HeldItem]) -> dict[int, MemoryEntry]:
         """Return entries by their rows, each read and checked once for as long as it does not change."""
@@ -236,13 +227,6 @@ class Namespace:
     def near(self, vector: FloatArray, k: int | None) -> tuple[NDArray[np.intp] | None, FloatArray]:
         """Return the places of the items' texts that may be the k nearest, and of the facts, with their cosines."""
         return self.texts.near(vector, k, self.facts)
-
-    def bare_entries(self) -> NDArray[np.int64]:
-        """Return the rows of the entries whose items have no E(x)."""
-        if self._bare is None:
-            items = self.rows_of.keys() - self._text_crc_of.keys()
-            self._bare = np.array(sorted(row for item in items for row in self.rows_of[item]), dtype=np.int64)
-        return self._bare
 
     def light(self, row: int) -> bool:
         """Tell whether an item belongs to the light tier: kept for its text, without an entry, and no fact."""
@@ -341,7 +325,6 @@ class Namespace:
         if rows.forgotten or len(self._noted) > _NOTED:
             self._seen = None  # read again when needed
         self._tables = tables
-        self._bare = None
         self.stale = False
 
     def was_seen(self, digests: Sequence[bytes]) -> NDArray[np.bool_]:

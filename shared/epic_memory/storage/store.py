@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from epic_memory.errors import StoreError, decoding
-from epic_memory.storage.codecs import deflated, inflated, packed
+from epic_memory.storage.codecs import inflated, packed
 from epic_memory.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
 from epic_memory.storage.mentions import Mentions
 from epic_memory.storage.sqlite.database import Database
@@ -82,25 +82,18 @@ class Store(Database):
         return int(position), items
 
     def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:
-        """Remove those of the items that have no entries; or keep those whose E(x) is stored in the light tier."""
+        """Remove those of the items that have no entries; or keep them in the light tier."""
         held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
-        orphans = list(self.among(f"SELECT row, embedding IS NULL FROM items WHERE {held} AND row IN", items))
-        self.graph.leave([row for row, _ in orphans])
-        self.items.delete_rows(row for row, bare in orphans if bare or not keep_texts)
-
-    def shorten(self, item_row: int, text: str) -> None:
-        """Shorten an item's stored text. It still counts as the version that was added."""
-        entries = self.entries.texts_under("item", item_row)
-        # The part that was cut off must not stay in the graph.
-        self.graph.leave([item_row])
-        self.update(ITEMS, item_row, text=deflated(text))
-        self.entries.compress_anew(entries)
+        orphans = [row for (row,) in self.among(f"SELECT row FROM items WHERE {held} AND row IN", items)]
+        self.graph.leave(orphans)
+        if not keep_texts:
+            self.items.delete_rows(orphans)
 
     def set_preference(self, namespace: str, preference: Preference, vector: FloatArray) -> None:
         """Update a held preference's text, embedding and time of expiry."""
         row = self.preferences.row(namespace, preference.id)
         if row is not None:
-            entries = self.entries.texts_under("preference", row)
+            entries = self.entries.texts_under(row)
             self.preferences.write(row, preference, vector)
             self.entries.compress_anew(entries)
 

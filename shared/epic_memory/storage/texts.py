@@ -86,11 +86,6 @@ class Texts(VectorTable):
             for known in self._worded.values():
                 known.pop(row, None)
 
-    def forget_words(self) -> None:
-        """Forget words as evidence, as texts may have changed."""
-        self._words.clear()
-        self._worded.clear()
-
     def lexical(self) -> LexicalIndex:
         """Return the index of the exact words of all texts; an empty one if there are too many texts."""
         if len(self) > MOST_WORDED:

@@ -160,7 +160,6 @@ class BuildReport:
         facts: Facts of the user that were written; `edits` says what each did to those that were held.
         evicted: Entries that were removed, or did not fit, because of the byte budget.
         history: Edits of facts that cannot be undone any more, because of the byte budget.
-        shortened: Items of which less text is kept, because of the byte budget.
         read: Preferences whose liked and avoided phrases a language model has read.
         expanded: Preferences whose expansion a language model has written.
         tau: The coarse filter's threshold; None if the filter was off.
@@ -193,7 +192,6 @@ class BuildReport:
     facts: int = 0
     evicted: int = 0
     history: int = 0
-    shortened: int = 0
     read: int = 0
     expanded: int = 0
     tau: float | None = None
@@ -247,11 +245,8 @@ class BuildReport:
             counted = Counter(edit.kind for edit in self.edits)
             done = ", ".join(f"{count} {kind}" for kind, count in counted.items())
             yield f"facts           {self.facts:>8} written   ({done})"
-        if self.evicted or self.shortened or self.history:
-            yield (
-                f"budget          {self.evicted:>8} entries evicted, {self.shortened} texts shortened,"
-                f" {self.history} edits of facts dropped"
-            )
+        if self.evicted or self.history:
+            yield f"budget          {self.evicted:>8} entries evicted, {self.history} edits of facts dropped"
         if self.read or self.unread:
             yield f"aspects         {self.read:>8} preferences read, {len(self.unread)} not"
         if self.expanded:

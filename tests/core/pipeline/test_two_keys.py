@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epic_memory import EpicMemory, SearchOptions, Settings, Stance
+from epic_memory import EpicMemory, SearchOptions, Stance
 from helpers import HashEncoder, KeepAll, settled
 
 WINE = "red wine"
@@ -74,16 +74,3 @@ def test_texts_that_say_the_same_do_not_take_the_place_of_others() -> None:
     memory.add(["red wine red wine Porto", "red wine Porto red wine", "red grapes Porto"])
     texts = [hit.item.text for hit in memory.search("red wine Porto", k=2)]
     assert "red grapes Porto" in texts
-
-
-def test_a_text_that_was_shortened_is_not_remembered_as_it_was() -> None:
-    """Under a budget a text is shortened in place; its entries are packed by it, and the old one cannot unpack them."""
-    memory = EpicMemory([WINE, "white wine"], settings=Settings(coarse=False, verifier=KeepAll()))
-    memory.add(["red wine and white wine " + "and many other things besides " * 40])
-    assert len(memory.search(WINE, options=SearchOptions(min_score=None))[0].item.text) > 1000
-    session = memory._session
-    with session.changing(session.encoder):
-        (row,) = session.space().rows_of
-        session.store.shorten(row, "red wine and white wine")
-    (hit,) = memory.search(WINE, options=SearchOptions(min_score=None))
-    assert hit.item.text == "red wine and white wine" and len(hit.entries) == 2

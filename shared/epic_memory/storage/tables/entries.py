@@ -146,12 +146,10 @@ class Entries(Repository):
         with decoding(self.db.path):
             return inflated(item), str(preference or "")
 
-    def texts_under(self, where: str, row: int) -> list[tuple[int, dict[str, str]]]:
-        """Return entry rows with their texts, to compress them again after an item's or a preference's text changes."""
-        return [
-            (int(entry["row"]), self._texts(entry))
-            for entry in self.db.rows(ENTRIES, f"WHERE {where} = ? ORDER BY row", row)
-        ]
+    def texts_under(self, preference: int) -> list[tuple[int, dict[str, str]]]:
+        """Return entry rows with their texts, to compress them again after the text of a preference changes."""
+        found = self.db.rows(ENTRIES, "WHERE preference = ? ORDER BY row", preference)
+        return [(int(entry["row"]), self._texts(entry)) for entry in found]
 
     def _texts(self, entry: sqlite3.Row) -> dict[str, str]:
         known = self._texts_of(entry["item"], entry["preference"])

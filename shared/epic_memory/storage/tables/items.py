@@ -31,7 +31,7 @@ class HeldItem:
     """An item as it is stored.
 
     Attributes:
-        item: The item; its text may have been shortened.
+        item: The item.
         digest: Digest of the version that was added.
         waits: Whether it waits in the retry queue and is not held.
     """
@@ -41,13 +41,13 @@ class HeldItem:
     waits: bool = False
 
     def is_version(self, item: Item) -> bool:
-        """Tell whether an item is this one, as it was added or as it is stored now."""
-        return version_of(item) in (self.digest, version_of(self.item))
+        """Tell whether an item is this one, as it was added."""
+        return version_of(item) == self.digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextRows:
-    """The items of a namespace whose E(x) is stored, as columns, for its index.
+    """Items of a namespace as columns, for its index.
 
     Attributes:
         rows, crcs: The row and the checksum of each.
@@ -80,17 +80,6 @@ class Items(Repository):
         self.graph, self.gone = graph, gone
 
     # writing
-
-    def put(self, namespace: str, item: Item, vector: FloatArray | None = None, *, version: bytes | None = None) -> int:
-        """Write an item of which no other version is held, with E(x) if it is known; return its row.
-
-        `version` is the digest of the version that was added, if it is another than this one.
-        """
-        code = None if vector is None else packed(vector.reshape(1, -1), small=True)[0]
-        self.gone.mark(namespace, [f"item {item.id}"], gone=False)
-        return self.db.insert(
-            ITEMS, **_columns(namespace, item, code, version_of(item) if version is None else version)
-        )
 
     def put_all(
         self, namespace: str, items: Sequence[Item], vectors: FloatArray, versions: Mapping[str, bytes] = {}
@@ -199,10 +188,8 @@ class Items(Repository):
         return dict(self.db.read(sql, (namespace,)))
 
     def text_crcs(self, namespace: str) -> dict[int, int]:
-        """Return row to checksum, for the items of a namespace whose E(x) is stored."""
-        return dict(
-            self.db.read("SELECT row, crc FROM items WHERE namespace = ? AND embedding IS NOT NULL", (namespace,))
-        )
+        """Return row to checksum, for the items of a namespace."""
+        return dict(self.db.read("SELECT row, crc FROM items WHERE namespace = ?", (namespace,)))
 
     def marks(self, namespace: str) -> tuple[set[int], dict[int, float]]:
         """Return the rows of the facts of a namespace, and the times at which items expire, by their rows."""
@@ -218,9 +205,8 @@ class Items(Repository):
     def texts(
         self, namespace: str, dimension: int, rows: Sequence[int] | None = None
     ) -> tuple[dict[int, int], FloatArray]:
-        """Return row to checksum of the items whose E(x) is stored, all or some, and their E(x), shape `(n, d)`."""
-        stored = ("WHERE namespace = ? AND embedding IS NOT NULL", namespace)
-        where = stored if rows is None else ("WHERE row IN",)
+        """Return row to checksum of all or some items, and their E(x), shape `(n, d)`."""
+        where = ("WHERE namespace = ?", namespace) if rows is None else ("WHERE row IN",)
         items, crcs, codes = self.db.columns(ITEMS, ("row", "crc", "embedding"), *where, among=rows)
         with decoding(self.db.path):
             return dict(zip(items, crcs, strict=True)), unpacked(codes, dimension)
@@ -262,17 +248,17 @@ class Items(Repository):
         """
         held = {item for (item,) in self.db.read("SELECT item FROM entries NOT INDEXED")}
         held |= self.marks(namespace)[0]
-        sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? AND embedding IS NOT NULL ORDER BY row"
+        sql = "SELECT row FROM items NOT INDEXED WHERE namespace = ? ORDER BY row"
         return [int(row) for (row,) in self.db.read(sql, (namespace,)) if row not in held]
 
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
         """Return about how many bytes of the file items take, without their entries."""
-        size = f"{ITEM_BYTES} + coalesce(length(embedding), 0) + 160"
+        size = f"{ITEM_BYTES} + length(embedding) + 160"
         return dict(self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows))
 
     def raw_bytes(self) -> int:
         """Return about how many bytes of the file all items and entries take, in every namespace."""
-        items = f"SELECT sum({ITEM_BYTES} + coalesce(length(embedding), 0) + 120) FROM items"
+        items = f"SELECT sum({ITEM_BYTES} + length(embedding) + 120) FROM items"
         texts = "length(CAST(instruction AS BLOB)) + length(CAST(rationale AS BLOB))"
         entries = f"SELECT sum(length(vector) + {texts} + 120) FROM entries"
         return int(self.db.scalar(items) or 0) + int(self.db.scalar(entries) or 0)
@@ -326,7 +312,7 @@ class RetryQueue(Repository):
             self.db.update(PENDING, row, preferences=left, reason=reason)
 
 
-def _columns(namespace: str, item: Item, code: bytes | None, version: bytes) -> dict[str, Any]:
+def _columns(namespace: str, item: Item, code: bytes, version: bytes) -> dict[str, Any]:
     return {
         "namespace": namespace,
         "id": item.id,
