@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from epic_memory.errors import EpicError
     from epic_memory.filters import Filter
     from epic_memory.memory import EpicMemory
-    from epic_memory.retention.policies import ByValue
+    from epic_memory.retention import ByValue
     from epic_memory.settings import Settings
     from epic_memory.steering.query_steering import QuerySteering
     from epic_memory.types import (

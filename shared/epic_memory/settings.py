@@ -16,8 +16,7 @@ from epic_memory.pipeline.on_demand import checked_on_demand
 from epic_memory.pipeline.opening import set_budget
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.tags import checked_tagger
-from epic_memory.retention.budget import checked_budget, checked_reserve
-from epic_memory.retention.policies import RetentionPolicy, checked_policy
+from epic_memory.retention import RetentionPolicy, checked_budget, checked_policy, checked_reserve
 from epic_memory.runtime.batching import checked_part
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of
 from epic_memory.storage.store import Store

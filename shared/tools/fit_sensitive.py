@@ -1,4 +1,4 @@
-"""Fit of the sensitive topics (`epic_memory.pipeline.sensitive`) that a rule of `memory.never` can name.
+"""Fit of the sensitive topics (`epic_memory.pipeline.never`) that a rule of `memory.never` can name.
 
 Run `python shared/tools/fit_sensitive.py` to write `shared/epic_memory/data/sensitive.json` and its weights. Each of
 `written/sensitive_*.json` is by somebody else who saw no code: sentences about nine parts of the writer's life, and
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from epic_memory.encoders import default_encoder
-from epic_memory.pipeline.sensitive import SensitiveWeights
+from epic_memory.pipeline.never import SensitiveWeights
 from fitting import WRITTEN, Array, write_weights
 
 DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "sensitive.json"

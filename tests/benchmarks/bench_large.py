@@ -21,7 +21,7 @@ from common import parse, parser, personas, read_jsonl, unit
 from epic_memory import EpicMemory, Item
 from epic_memory.encoders import embed, encoder_of
 from epic_memory.storage import vector_index
-from epic_memory.storage.approximate import LEAST_RECALL, ApproximateIndex, one_thread
+from epic_memory.storage.vector_index import LEAST_RECALL, ApproximateIndex, one_thread
 
 K, AT_ONCE = 10, 5_000
 Search = Callable[[np.ndarray], np.ndarray]

@@ -21,7 +21,7 @@ import numpy as np
 from common import parse, parser, read_jsonl, sources
 from epic_memory.encoders import StaticEncoder
 from epic_memory.pipeline.coarse_filter import coarse_filter
-from epic_memory.retention.policies import ByValue, Held, Positions, RetentionPolicy, choose
+from epic_memory.retention import ByValue, Held, Positions, RetentionPolicy, choose
 from epic_memory.types import Candidate, Item, Preference, Stance
 from epic_memory.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier
 

@@ -18,8 +18,7 @@ import pytest
 
 from epic_memory import Decision, EpicMemory, Item, Preference, Settings, Stance, Verdict
 from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError
-from epic_memory.retention import ByValue, Held, Positions
-from epic_memory.retention.budget import checked_budget
+from epic_memory.retention import ByValue, Held, Positions, checked_budget
 from epic_memory.storage.sqlite import database
 from epic_memory.types import Alignment, Candidate
 from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, not_locked, settled

@@ -20,10 +20,9 @@ from epic_memory.encoders.base import Embed, Encoder, checked_vector, described
 from epic_memory.encoders.by_name import bundled_encoder_of, encoder_of
 from epic_memory.errors import EncoderMismatchError, EpicError
 from epic_memory.filters import Filter
-from epic_memory.pipeline.candidates import candidates, least_topic
-from epic_memory.pipeline.ranking import ranked, verdicts_on
+from epic_memory.pipeline.candidates import candidates, least_topic, ranked, verdicts_on
 from epic_memory.preferences.foreign import is_foreign_to
-from epic_memory.retention.budget import budget_in
+from epic_memory.retention import budget_in
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.steering.query_steering import QuerySteering, Steerings

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import LockedError
-from epic_memory.pipeline.explain import entries, outline
 from epic_memory.pipeline.export import export
 from epic_memory.pipeline.opening import reencode_memory
 from epic_memory.pipeline.removal import drop_expired
@@ -163,12 +164,31 @@ class MemoryFile:
         """
         checked = checked_ids(item_ids)
         with self._session.lock, self._session.store.reading():
-            return entries(self._session, checked)
+            space, store = self._session.space(), self._session.store
+            rows = {item_id: store.items.row(space.namespace, item_id) for item_id in checked}
+            own = {item_id: space.rows_of[row] for item_id, row in rows.items() if row in space.rows_of}
+            found = store.entries.at(sorted(row for each in own.values() for row in each), space.namespace)
+            return {item_id: [found[row] for row in sorted(each)] for item_id, each in own.items()}
 
     def outline(self) -> Outline:
         """Return what is held without the texts: ids, embeddings, and which item was kept for which preference."""
         with self._session.lock, self._session.store.reading():
-            return outline(self._session)
+            space, store = self._session.space(), self._session.store
+            ids = {row: each for row, each in store.items.ids(space.namespace).items() if row in space.texts}
+            place = {row: position for position, row in enumerate(ids)}
+            preference = {row: position for position, row in enumerate(space.preference_rows)}
+            rows, added = sorted(space.item_of), store.entries.added(space.namespace)
+            pairs = [(place[space.item_of[row]], preference.get(space.preference_of[row], -1)) for row in rows]
+            return Outline(
+                items=list(ids.values()),
+                facts=np.array([row in space.facts for row in ids], dtype=bool),
+                vectors=space.texts.vectors[space.texts.places(list(ids))],
+                preferences=[each.id for each in space.preferences],
+                preference_vectors=space.vectors.copy(),
+                entries=np.array(pairs, dtype=np.int64).reshape(-1, 2),
+                stances=[space.stance_of[row] for row in rows],
+                added=np.array([added[row] for row in rows], dtype=np.float64),
+            )
 
     def state(self, name: str) -> Any:
         """Return what a program has kept beside the memory under a name, or None."""

@@ -21,7 +21,7 @@ from epic_memory.pipeline.commit import WriteBatch, write
 from epic_memory.pipeline.light_tier import item_bytes, leave
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
-from epic_memory.retention.policies import Held, Positions, choose
+from epic_memory.retention import Held, Positions, choose
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.storage.codecs import code_length
 from epic_memory.storage.namespace import CommittedRows

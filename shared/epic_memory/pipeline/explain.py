@@ -1,16 +1,13 @@
-"""Explanations, entries, embeddings and sizes: why an item is held, and what the file holds."""
+"""Explanations and sizes: why an item is held, and what the file holds."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-
-import numpy as np
 
 from epic_memory.errors import UnknownItemError
 from epic_memory.pipeline.session import MODEL_BUDGET, Session
 from epic_memory.storage.sizes import sizes
-from epic_memory.types import Item, MemoryEntry, Outline
+from epic_memory.types import Item
 from epic_memory.types.reports import Explanation, Stats
 
 LIGHT = "In the light tier, kept for its text only."
@@ -45,39 +42,6 @@ def explain(session: Session, item_id: str) -> Explanation:
     raise UnknownItemError(
         f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
         " of those whose reason is on record. `epic why-not FILE TEXT` says why a text is not kept."
-    )
-
-
-def entries(session: Session, item_ids: Sequence[str]) -> dict[str, list[MemoryEntry]]:
-    """Return item id to the entries of that item, oldest first, for those of some items that have any."""
-    space, store = session.space(), session.store
-    rows = {item_id: store.items.row(space.namespace, item_id) for item_id in item_ids}
-    own = {item_id: space.rows_of[row] for item_id, row in rows.items() if row is not None and row in space.rows_of}
-    found = store.entries.at(sorted(row for each in own.values() for row in each), space.namespace)
-    return {item_id: [found[row] for row in sorted(each)] for item_id, each in own.items()}
-
-
-def outline(session: Session) -> Outline:
-    """Return what a memory holds, without texts."""
-    space, store = session.space(), session.store
-    ids = {row: each for row, each in store.items.ids(space.namespace).items() if row not in space.expired_items}
-    place = {row: position for position, row in enumerate(ids)}
-    vectors = np.zeros((len(ids), session.encoder.dimension), dtype=np.float32)
-    embedded = space.texts.rows.tolist()
-    vectors[[place[row] for row in embedded]] = space.texts.vectors
-    preference = {row: position for position, row in enumerate(space.preference_rows)}
-    rows = sorted(space.item_of)
-    added = store.entries.added(space.namespace)
-    pairs = [(place[space.item_of[row]], preference.get(space.preference_of[row], -1)) for row in rows]
-    return Outline(
-        items=list(ids.values()),
-        facts=np.array([row in space.facts for row in ids], dtype=bool),
-        vectors=vectors,
-        preferences=[each.id for each in space.preferences],
-        preference_vectors=space.vectors.copy(),
-        entries=np.array(pairs, dtype=np.int64).reshape(-1, 2),
-        stances=[space.stance_of[row] for row in rows],
-        added=np.array([added[row] for row in rows], dtype=np.float64),
     )
 
 

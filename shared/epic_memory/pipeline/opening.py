@@ -14,7 +14,7 @@ from epic_memory.pipeline.export import Portable, take_in
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import warn_of_unread
-from epic_memory.retention.budget import DEFAULT_RESERVE, Budget, budget_in
+from epic_memory.retention import DEFAULT_RESERVE, Budget, budget_in
 from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.sizes import sizes

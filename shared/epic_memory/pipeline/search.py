@@ -13,10 +13,18 @@ from numpy.typing import NDArray
 from epic_memory.encoders.base import Embed, Encoder, checked_vector
 from epic_memory.errors import InvalidInputError
 from epic_memory.filters import Filter, checked_filter
-from epic_memory.pipeline.candidates import Candidates, candidates, facts_among, least_topic, relevant_among
+from epic_memory.pipeline.candidates import (
+    Candidates,
+    candidates,
+    distinct,
+    facts_among,
+    least_topic,
+    ranked,
+    relevant_among,
+    verdicts_on,
+)
 from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
 from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, unjudged
-from epic_memory.pipeline.ranking import distinct, ranked, verdicts_on
 from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import is_foreign_to, language_for
 from epic_memory.runtime.effects import Clock, Effects

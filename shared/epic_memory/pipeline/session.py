@@ -14,8 +14,7 @@ from epic_memory.encoders.base import Encoder, default_tau, described, taus_for_
 from epic_memory.errors import EncoderError, EncoderMismatchError, NotCopiedError, StoreError
 from epic_memory.pipeline.coarse_filter import Expanded
 from epic_memory.preferences.evidence import borrows
-from epic_memory.retention.budget import Budget, budget_in
-from epic_memory.retention.policies import ByValue, RetentionPolicy
+from epic_memory.retention import Budget, ByValue, RetentionPolicy, budget_in
 from epic_memory.runtime.background import Background
 from epic_memory.steering.query_steering import QuerySteering
 from epic_memory.storage.namespace import CommittedRows, Namespace

@@ -34,7 +34,7 @@ measures it.)
 
 A memory's instruction index holds items already judged: an entry about casinos is there because this user avoids them,
 and its instruction says so. There the topic has to be found, whether it is liked or avoided, and the entry's stance
-decides afterwards (`pipeline.ranking`); so the index is searched with t alone.
+decides afterwards (`pipeline.candidates`); so the index is searched with t alone.
 
 Names in formulas that are not explained are fields of `SteeringWeights`.
 """

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.retention.policies import ByValue, Held, choose
+from epic_memory.retention import ByValue, Held, choose
 from epic_memory.types import Stance
 
 DAY = 86_400.0

@@ -9,8 +9,7 @@ import pytest
 
 from epic_memory import EpicMemory, Filter, Item, Settings
 from epic_memory.storage import approximate, texts, vector_index
-from epic_memory.storage.approximate import LEAST_ROWS
-from epic_memory.storage.vector_index import VectorTable
+from epic_memory.storage.vector_index import LEAST_ROWS, VectorTable
 
 
 def unit(count: int, dimension: int = 16, seed: int = 0) -> np.ndarray:
