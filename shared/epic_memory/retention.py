@@ -133,8 +133,6 @@ class Held:
         similarity: Sim(E(x), E(p)) in [-1, 1]; nan counts as 0.
         added: When the entry was written, in unix seconds.
 
-    Raises:
-        InvalidInputError: for columns of different lengths.
     """
 
     rows: NDArray[np.int64]
@@ -144,12 +142,6 @@ class Held:
     confidence: FloatArray
     similarity: FloatArray
     added: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        shape = (len(self.rows),)
-        for name, column in vars(self).items():
-            if column.shape != shape:
-                raise InvalidInputError(f"{name} has shape {column.shape}; the columns must have {shape[0]} rows.")
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -239,15 +231,11 @@ def choose(order: Positions, held: Held, sizes: NDArray[np.int64], needed: int, 
             little; none if `needed` is not above 0.
 
     Raises:
-        InvalidInputError: if the order does not have each position once, or for sizes or a floor out of range.
+        InvalidInputError: if the order does not have each position once.
     """
     count = len(held)
     if order.shape != (count,) or not np.array_equal(np.sort(order), np.arange(count)):
         raise InvalidInputError(f"The order must have each of the {count} positions once. Check the retention policy.")
-    if sizes.shape != (count,) or (sizes < 0).any():
-        raise InvalidInputError(f"sizes must be {count} numbers of bytes, none below 0.")
-    if floor < 0:
-        raise InvalidInputError(f"floor must be 0 or more, not {floor!r}.")
     if needed <= 0 or not count:
         return np.empty(0, dtype=np.intp)
     _, group, counts = np.unique(held.preferences[order], return_inverse=True, return_counts=True)

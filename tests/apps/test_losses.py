@@ -37,6 +37,7 @@ def seeded(kind: str, rng: random.Random) -> tuple[EpicMemory, str]:
         lost = f"I live in {place}."
         memory.facts.add(lost)
         memory.facts.add(f"I moved to {rng.choice([each for each in PLACES if each != place])}.")
+        memory.proposals.accept(*memory.proposals)
     elif kind == "held":
         memory.facts.add(f"My {who} is called {name}.")
         lost = f"my {who}'s name"

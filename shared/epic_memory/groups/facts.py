@@ -10,10 +10,10 @@ from epic_memory.encoders.base import Embed
 from epic_memory.errors import UnknownItemError
 from epic_memory.groups.live import Live
 from epic_memory.pipeline.facts import facts_of, made_fact
-from epic_memory.pipeline.ingest import place_again
+from epic_memory.pipeline.ingest import catch_up
 from epic_memory.pipeline.reporting import aadd_items, add_items
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.types import BuildReport, FloatArray, Item
 from epic_memory.types.edits import Edit
 from epic_memory.types.proposals import plain
@@ -114,7 +114,8 @@ def _undo(session: Session, number: int) -> Effects[Edit]:
         if plain(edit.item.text) not in {plain(item.text) for item in olds if item.fact} or edit.kind == "end":
             store.proposals.withdraw(namespace, [edit.item.text])
     if edit.displaced is not None:
-        yield from place_again(session, encoder, edit.displaced, vectors[-1:])
+        # It is in the light tier: to an item without entries all preferences are new.
+        yield from catch_up(session, encoder, [edit.displaced], vectors[-1:], [], set(), BuildReport(), Clock())
     return edit
 
 

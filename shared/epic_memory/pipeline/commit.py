@@ -125,7 +125,7 @@ def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock
             for item, reason, preference_ids in batch.undecided:
                 session.store.retry_queue.put(session.namespace, item, reason, preference_ids)
             if batch.leaving:
-                remove(session, [row for row in batch.leaving if space.light(row)], rows)
+                remove(session, [row for row in batch.leaving if row in space.light_rows], rows)
             kept = _put(session, space, batch, held, rows)
             _record(session, space, batch, rows)
         if rows.incomplete:
@@ -204,7 +204,7 @@ def _remove_earlier(
         earlier = store.items.rows_of(namespace, [key for key in known if key not in held and key not in gone])
         light = {item.id for item, _ in batch.light}
         # With other metadata: what was kept is found until the new version is judged, what waits itself is replaced.
-        renewed = [key for key, row in earlier.items() if key in light and space.light(row)]
+        renewed = [key for key, row in earlier.items() if key in light and row in space.light_rows]
         store.items.remove(namespace, renewed, waiting=False, marked="version")
         batch.light = [pair for pair in batch.light if pair[0].id in renewed or pair[0].id not in earlier]
         current = {item.id: item.content for item in items}

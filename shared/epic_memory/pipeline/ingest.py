@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -61,10 +60,14 @@ def add_batch(
     if session.reader is not None:
         yield from reread_preferences(session, report)
     session.stamp_ledger()
+    drop_expired(session)
     chunks = session.chunked(batch)
     if session.settings.tagger is not None:
         chunks = yield from tagged(session, session.settings.tagger, chunks, report)
-    encoder, preferences, vectors, fresh, versions, gone_ids = _looked_up(session, chunks, report)
+    with session.lock, session.store.reading():
+        space, encoder = session.space(), session.encoder
+        preferences, vectors = list(space.preferences), space.vectors
+        fresh, versions, gone_ids = _new_among(session, space, chunks, report)
     no_preferences = not preferences and (session.settings.coarse or session.settings.fine)
     if no_preferences and not (session.reserve and light):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.preferences.add('...').")
@@ -105,7 +108,7 @@ def add_batch(
 
     # Eq. 3-5, fine verification, and Eq. 6, the entries, as the verdicts come.
     placed |= yield from settle(session, encoder, candidates, report, clock, progress, light=light, versions=versions)
-    yield from _catch_up(session, encoder, fresh, embeddings, preferences, placed, report, clock, light=light)
+    yield from catch_up(session, encoder, fresh, embeddings, preferences, placed, report, clock, light=light)
     with session.lock:
         if session.reserve and session.space(look=False).light_rows and session.store.writable:
             report.no_room += trim(session)
@@ -118,13 +121,7 @@ def _allowed(session: Session, items: list[Item], report: BuildReport) -> Effect
     return [item for item, is_out in zip(items, out, strict=True) if not is_out]
 
 
-def place_again(session: Session, encoder: Encoder, item: Item, embedding: FloatArray) -> Effects[None]:
-    """Verify an item that was put back into the light tier; E(x) has the shape `(1, d)`."""
-    # To an item without entries all preferences are new.
-    yield from _catch_up(session, encoder, [item], embedding, [], set(), BuildReport(), Clock())
-
-
-def _catch_up(
+def catch_up(
     session: Session,
     encoder: Encoder,
     items: list[Item],
@@ -136,7 +133,7 @@ def _catch_up(
     *,
     light: bool = True,
 ) -> Effects[None]:
-    """Match a batch with preferences that were added while it was being verified.
+    """Match a batch with the preferences that are not among those it has `seen`, such as those added meanwhile.
 
     Of the items that were `placed` in the memory, by their ids, those that are not there were forgotten meanwhile.
     """
@@ -267,36 +264,15 @@ def _gone_ids(session: Session, space: Namespace, chunks: Sequence[Item]) -> lis
     return session.store.items.chunks_from(session.namespace, firsts, waiting=waiting)
 
 
-class _LookedUp(NamedTuple):
-    """Knowledge of the memory about some chunks, from one state of the file.
+def _new_among(
+    session: Session, space: Namespace, chunks: list[Item], report: BuildReport
+) -> tuple[list[Item], dict[str, bytes], list[str]]:
+    """Look chunks up in the file, and count those that are known in a report.
 
-    Attributes:
-        encoder, preferences, vectors: Those in force, with E(p), shape `(m, d)`.
-        fresh: The chunks that are new in this version; of several with one id, the last.
-        versions: Digests of all chunks, by id.
-        gone_ids: Ids of held chunks that their documents do not have any more.
+    Returns:
+        The chunks that are new in this version, of several with one id the last; the digests of all chunks, by id; and
+        the ids of held chunks that their documents do not have any more.
     """
-
-    encoder: Encoder
-    preferences: list[Preference]
-    vectors: FloatArray
-    fresh: list[Item]
-    versions: dict[str, bytes]
-    gone_ids: list[str]
-
-
-def _looked_up(session: Session, chunks: list[Item], report: BuildReport) -> _LookedUp:
-    """Look chunks up, count those that are known in a report, and remove first what has expired."""
-    with session.lock:
-        with session.store.reading():
-            if not session.has_expired(space := session.space()):
-                return _compare_with_file(session, space, chunks, report)
-        drop_expired(session)
-        with session.store.reading():
-            return _compare_with_file(session, session.space(), chunks, report)
-
-
-def _compare_with_file(session: Session, space: Namespace, chunks: list[Item], report: BuildReport) -> _LookedUp:
     latest = {item.id: item for item in chunks}
     versions = {key: version_of(item) for key, item in latest.items()}
     known = session.store.items.known(session.namespace, list(latest), waiting=space.has_rows("pending"))
@@ -324,8 +300,7 @@ def _compare_with_file(session: Session, space: Namespace, chunks: list[Item], r
         unseen = [item for item, before in zip(fresh, seen, strict=True) if not before or item.id in known]
         report.known += len(fresh) - len(unseen)
         fresh = unseen
-    gone_ids = _gone_ids(session, space, chunks)
-    return _LookedUp(session.encoder, list(space.preferences), space.vectors, fresh, versions, gone_ids)
+    return fresh, versions, _gone_ids(session, space, chunks)
 
 
 def _below_tau(

@@ -35,38 +35,25 @@ def admitted(
     """
     if session.reserve == 0 or not rejected:
         return [], []
-    rows = sorted(space.light_rows)
-    vectors = np.stack([vector for _, vector in rejected])
-    held_vectors = space.texts.vectors[space.texts.places(rows)]
-    every = _worth(space, np.concatenate([vectors, held_vectors]))
-    worth, of_held = every[: len(vectors)], every[len(vectors) :]
     code = code_length(session.encoder.dimension, small=True)
     sizes = [int(_FILLING * (item_bytes(item) + code)) for item, _ in rejected]
     room = _limit(session) - _SLACK - used_bytes(session)
-    taken: list[int] = []
-    waiting: list[int] = []
-    for place in np.argsort(-worth, kind="stable").tolist():
+    if sum(sizes) <= room:
+        return list(rejected), []
+    rows, count = sorted(space.light_rows), len(rejected)
+    vectors = np.stack([vector for _, vector in rejected])
+    worth = _worth(space, np.concatenate([vectors, space.texts.vectors[space.texts.places(rows)]]))
+    held_sizes = session.store.items.light_sizes(rows)
+    sizes += [int(_FILLING * held_sizes[row]) for row in rows]
+    room += sum(sizes[count:])
+    stays = set[int]()
+    # The best first; of equal ones those that are held.
+    for place in np.lexsort((np.arange(len(sizes)) < count, -worth)).tolist():
         if sizes[place] <= room:
             room -= sizes[place]
-            taken.append(place)
-        else:
-            waiting.append(place)
-    going: list[int] = []
-    if waiting:
-        order = np.argsort(of_held, kind="stable").tolist()
-        rows, held = [rows[place] for place in order], [float(of_held[place]) for place in order]
-        octets = session.store.items.light_sizes(rows)
-        last = 0
-        for place in waiting:
-            leaving, freed = last, room
-            while freed < sizes[place] and leaving < len(rows) and held[leaving] < worth[place]:
-                freed += int(_FILLING * octets[rows[leaving]])
-                leaving += 1
-            if freed >= sizes[place]:
-                going += rows[last:leaving]
-                last, room = leaving, freed - sizes[place]
-                taken.append(place)
-    return [rejected[place] for place in sorted(taken)], going
+            stays.add(place)
+    taken = [one for place, one in enumerate(rejected) if place in stays]
+    return taken, [row for place, row in enumerate(rows, start=count) if place not in stays]
 
 
 def trim(session: Session) -> int:

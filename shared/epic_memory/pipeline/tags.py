@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Effect, Effects
+from epic_memory.runtime.effects import Call, Effects
 from epic_memory.text.tagging import PREFIX, Tagger, Tags, tag_metadata
 from epic_memory.types import BuildReport, Item
-
-
-@dataclass
-class _Tag(Effect):
-    """An effect whose result is the tags of texts."""
-
-    tagger: Tagger
-    texts: Sequence[str]
-    part: str = "tags"
-
-    def run(self, stopped: threading.Event | None) -> list[Tags | None]:
-        """Ask the tagger."""
-        return self.tagger.tag(self.texts)
-
-    async def arun(self) -> list[Tags | None]:
-        """Ask the tagger without blocking the event loop."""
-        return await self.tagger.atag(self.texts)
 
 
 def checked_tagger(tagger: Tagger | None) -> Tagger | None:
@@ -50,7 +32,7 @@ def tagged(session: Session, tagger: Tagger, items: Sequence[Item], report: Buil
         for item in held.values()
     }
     fresh = [item for item in items if not known.get(item.id, ("", {}))[1] or known[item.id][0] != item.text]
-    answers: list[Tags | None] = yield _Tag(tagger, [item.text for item in fresh])
+    answers: list[Tags | None] = yield Call(tagger.tag, tagger.atag, [item.text for item in fresh], part="tags")
     if (without := sum(tags is None for tags in answers)) > 0:
         report.warnings.append(f"{without} items have no tags: {tagger.name} failed. Add them again.")
     tags_of = {key: tags for key, (_, tags) in known.items()}

@@ -186,6 +186,7 @@ class Call(Effect):
     Args:
         call, acall: The functions that are called in synchronous and in asynchronous code.
         arguments, options: The arguments of both.
+        part: As of `Effect`.
         explain: Raises an error that explains another one, if it can.
     """
 
@@ -194,12 +195,14 @@ class Call(Effect):
         call: Callable[..., Any],
         acall: Callable[..., Awaitable[Any]],
         *arguments: Any,
+        part: str = "",
         explain: Callable[[Exception], None] = lambda _: None,
         **options: Any,
     ) -> None:
         self._call = partial(call, *arguments, **options)
         self._acall = partial(acall, *arguments, **options)
         self._explain = explain
+        self.part = part
 
     @override
     def run(self, stopped: threading.Event | None) -> Any:

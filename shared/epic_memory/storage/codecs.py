@@ -43,12 +43,15 @@ _EDGE = 1e-9
 
 
 def checksum(*columns: Any) -> int:
-    """Return a CRC-32 of columns as SQLite returns them, including their types: text, bytes, integers, floats, None."""
-    return zlib.crc32(b"\x00".join(map(_tagged, columns)))
+    """Return the `checksums` of one row."""
+    return checksums([[column] for column in columns])[0]
 
 
 def checksums(columns: Sequence[Sequence[Any]]) -> list[int]:
-    """Return the `checksum` of each of several rows, which are given as columns of the same length."""
+    """Return a CRC-32 of each of several rows, which are given as columns of the same length, as SQLite returns them.
+
+    It includes the types of values: text, bytes, integers, floats, None.
+    """
     forms, parts = list[bytes](), list[Sequence[Any]]()
     for column in columns:
         kinds = set(map(type, column))

@@ -228,10 +228,6 @@ class Namespace:
         """Return the places of the items' texts that may be the k nearest, and of the facts, with their cosines."""
         return self.texts.near(vector, k, self.facts)
 
-    def light(self, row: int) -> bool:
-        """Tell whether an item belongs to the light tier: kept for its text, without an entry, and no fact."""
-        return row not in self.rows_of and row not in self.facts
-
     def tier(self, row: int) -> str:
         """Return an item's tier: "fact" of the user, "memory", "light", or "waiting" if it waits to be verified.
 
