@@ -30,11 +30,11 @@ from epic_memory.pipeline.search import (
     best_entries,
     fact_hits,
     facts_by_text,
-    found_near,
     made_hits,
     prepared,
     told_in,
 )
+from epic_memory.pipeline.search import search as held_search
 from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.runtime.effects import Clock, Effects
@@ -102,7 +102,6 @@ class Visited:
 
     Attributes:
         best: Entry rows of passages with their scores, best first.
-        cosines: Known cosines of entry rows with the steered query.
         allowed: Entry rows that may be found; None for all.
         steered: The steered query.
         entities: The entities at which the walk began, with their shares.
@@ -112,7 +111,6 @@ class Visited:
     """
 
     best: list[tuple[int, float]]
-    cosines: dict[int, float]
     allowed: NDArray[np.int64] | None
     steered: SteeredQuery
     kind: QuestionKind | None
@@ -165,7 +163,7 @@ def search(
     if session.encoder is not encoder:  # the memory was embedded anew meanwhile
         return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
     if visited is None:
-        hits = yield from found_near(session, asked, encoder, vector, clock)
+        hits = yield from held_search(session, asked, clock, vector)
         return GraphHits(hits, **vars(hits))
     with session.lock, session.store.reading():
         return _answered(session, asked, visited, said, clock)
@@ -211,7 +209,6 @@ def _walked(
     names = [(held.names.name_of[row], weight / total) for row, weight in seeds.items()]
     return Visited(
         best=best,
-        cosines=cosines,
         allowed=allowed,
         steered=steered,
         kind=kind,
@@ -230,7 +227,7 @@ def _near(
     A passage is found by its text and by its instructions, as in a memory's search.
     """
     if asked.options.keys == "instruction":
-        return best_entries(space, asked, vector, allowed)
+        return best_entries(space, asked, vector, allowed), {}
     items = None if allowed is None else frozenset(space.item_of[row] for row in allowed.tolist())
     encoder = session.encoder
     foreign = is_foreign_to(encoder, asked.query, space.preferences)
@@ -259,7 +256,7 @@ def _answered(session: Session, asked: Search, visited: Visited, said: FloatArra
     best = [(row, score) for row, score in best if row in space.item_of]
     best = _yielding(space, asked, visited, best)[: _fetched(asked)]
     items = [(space.item_of[row], score) for row, score in best]
-    hits = made_hits(space, steered.vector, items, visited.allowed, cosines=visited.cosines)
+    hits = made_hits(space, steered.vector, items, visited.allowed)
     vectors, shown = list(space.instructions([row for row, _ in best])), None
     if asked.options.chooser is not None:
         shown = asked.options.chooser.choose(asked.query, steered.query, hits, vectors, asked.k, visited.matters)

@@ -304,12 +304,10 @@ class EpicMemory:
         """
         checked = checked_ids(item_ids)
         with self._session.lock, self._session.store.reading():
-            name = self._session.space(namespace).namespace
-            found = [self._session.store.items.row(name, item_id) for item_id in checked]
-            gone = self._session.space(namespace).expired_items
-            rows = [row for row in found if row is not None and row not in gone]
-            items = self._session.store.items.at(list(dict.fromkeys(rows)))
-        return [items[row] for row in rows]
+            space, store = self._session.space(namespace), self._session.store
+            row_of = store.items.rows_of(space.namespace, checked)
+            items = store.items.at([row for row in row_of.values() if row not in space.expired_items])
+        return [items[row_of[item_id]] for item_id in checked if row_of.get(item_id) in items]
 
     def items(self, filter: Filter | None = None, *, waiting: bool = False, namespace: str | None = None) -> list[Item]:
         """Yield the held items, those of the light tier included, oldest first.

@@ -15,19 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from epic_memory.collection.loaded import Condition, LoadedCollection, Match, Only
+from epic_memory.collection.loaded import Condition, LoadedCollection, Match, Matches
 from epic_memory.encoders.base import Embed, Encoder, checked_vector, described
 from epic_memory.encoders.by_name import bundled_encoder_of, encoder_of
 from epic_memory.errors import EncoderMismatchError, EpicError
 from epic_memory.filters import Filter
-from epic_memory.pipeline.candidates import candidates, least_topic, ranked, verdicts_on
-from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.retention import budget_in
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.steering.query_steering import QuerySteering, Steerings
-from epic_memory.steering.question_kind import kind_of
-from epic_memory.steering.ranking import votes
 from epic_memory.storage.codecs import packed, rounded
 from epic_memory.storage.memory_schema import MEMORY
 from epic_memory.storage.sqlite.files import encoder_in
@@ -47,20 +43,6 @@ class _CollectionStore(Store):
     """The file of a collection, which is that of a memory; its errors speak of a vector store."""
 
     schema = replace(MEMORY, noun="vector store", made_by="open it without must_exist")
-
-
-class Matches(list[Match]):
-    """A list of matches, best first.
-
-    Attributes:
-        vector: The vector that was searched for, shape `(d,)`.
-        steered_by: The texts of the preferences that steered the query.
-    """
-
-    def __init__(self, matches: Iterable[Match], vector: FloatArray, steered_by: Sequence[str] = ()) -> None:
-        super().__init__(matches)
-        self.vector = vector
-        self.steered_by = list(steered_by)
 
 
 class Collection:
@@ -231,15 +213,9 @@ class Collection:
         chosen = None if ids is None else list(dict.fromkeys(ids))
         with self._lock:
             with self._changing() as change:
-                held = (
-                    list(self._loaded.row_of)
-                    if chosen is None
-                    else [one for one in chosen if one in self._loaded.row_of]
-                )
-                if chosen is None:
-                    self._records.drop_all()
-                else:
-                    self._records.drop(held)
+                there = self._loaded.row_of
+                held = list(there) if chosen is None else [one for one in chosen if one in there]
+                self._records.drop(held)
             self._loaded.drop(held)
             self._change = change
             self._store.give_back()
@@ -380,31 +356,7 @@ class Collection:
                 return Matches(self._loaded.nearest(vector, k, (where, only)), vector)
         steerer: QuerySteering = yield from self._steerings.steering(chosen, mode)
         with self._searching(checked=True):
-            return self._steered(steerer, query or "", vector, k, (where, only))
-
-    def _steered(self, steerer: QuerySteering, query: str, vector: FloatArray, k: int, only: Only) -> Matches:
-        """Find the k best records as a memory ranks them; in the paper's mode those nearest to q~ by any key."""
-        if not self._loaded.vectors:
-            return Matches([], vector)
-        if steerer.mode != "signed":
-            steered = steerer.steer_vector(vector)
-            nearest = self._loaded.nearest(steered.vector, k, only, instructed=True)
-            return Matches(nearest, steered.vector, [one.preference.text for one in steered.preferences])
-        shelf, preferences = self._loaded, steerer.preferences
-        foreign = is_foreign_to(self.encoder, query, preferences)
-        kind = None if foreign else kind_of(self.encoder, query, vector)
-        found = candidates(shelf, self.encoder, query, vector, k, items=shelf.allowed(only), foreign=foreign)
-        if not found.rows:
-            return Matches([], vector)
-        near = found.only(found.topics >= least_topic(self.encoder, found.topics, len(shelf.texts), "auto", kind))
-        judged = votes(near.stances, near.topics, preferences)
-        chosen = steerer.choose(vector, candidates=near.vectors, kind=kind, votes=judged)
-        scores = ranked(shelf, found, steerer, vector, chosen, verdicts_on(found, steerer, chosen, kind))
-        order = np.lexsort((np.array(found.rows), -scores))[:k].tolist()
-        rows = [found.rows[place] for place in order]
-        matches = shelf.matches(rows, scores[order].tolist(), list(found.vectors[order]))
-        moved = steerer.moved(vector, chosen, turns=True) if chosen.rows else vector
-        return Matches(matches, moved, [preferences[row].text for row in chosen.rows])
+            return self._loaded.steered(steerer, query or "", vector, k, (where, only))
 
     @contextmanager
     def _searching(self, *, checked: bool) -> Iterator[None]:

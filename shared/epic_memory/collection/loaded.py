@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from epic_memory.errors import DamagedError
 from epic_memory.filters import Filter
-from epic_memory.steering.ranking import stances_in
+from epic_memory.pipeline.candidates import candidates, least_topic, ranked, verdicts_on
+from epic_memory.preferences.foreign import is_foreign_to
+from epic_memory.steering.query_steering import QuerySteering
+from epic_memory.steering.question_kind import kind_of
+from epic_memory.steering.ranking import stances_in, votes
 from epic_memory.storage.tables.collections import Record, Records
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex, VectorTable
@@ -42,6 +46,20 @@ class Match:
     record: Record
     score: float
     vector: FloatArray = field(repr=False, compare=False)
+
+
+class Matches(list[Match]):
+    """A list of matches, best first.
+
+    Attributes:
+        vector: The vector that was searched for, shape `(d,)`.
+        steered_by: The texts of the preferences that steered the query.
+    """
+
+    def __init__(self, matches: Iterable[Match], vector: FloatArray, steered_by: Sequence[str] = ()) -> None:
+        super().__init__(matches)
+        self.vector = vector
+        self.steered_by = list(steered_by)
 
 
 class LoadedCollection:
@@ -265,6 +283,30 @@ class LoadedCollection:
         order = sorted(best, key=lambda row: (-best[row][0], row))[:k]
         vectors = [self.texts.vector(row) if best[row][1] < 0 else self.index.vector(best[row][1]) for row in order]
         return self.matches(order, [best[row][0] for row in order], vectors)
+
+    def steered(self, steerer: QuerySteering, query: str, vector: FloatArray, k: int, only: Only) -> Matches:
+        """Find the k best records as a memory ranks them; in the paper's mode those nearest to q~ by any key."""
+        if not self.vectors:
+            return Matches([], vector)
+        if steerer.mode != "signed":
+            steered = steerer.steer_vector(vector)
+            nearest = self.nearest(steered.vector, k, only, instructed=True)
+            return Matches(nearest, steered.vector, [one.preference.text for one in steered.preferences])
+        encoder, preferences = steerer.encoder, steerer.preferences
+        foreign = is_foreign_to(encoder, query, preferences)
+        kind = None if foreign else kind_of(encoder, query, vector)
+        found = candidates(self, encoder, query, vector, k, items=self.allowed(only), foreign=foreign)
+        if not found.rows:
+            return Matches([], vector)
+        near = found.only(found.topics >= least_topic(encoder, found.topics, len(self.texts), "auto", kind))
+        judged = votes(near.stances, near.topics, preferences)
+        chosen = steerer.choose(vector, candidates=near.vectors, kind=kind, votes=judged)
+        scores = ranked(self, found, steerer, vector, chosen, verdicts_on(found, steerer, chosen, kind))
+        order = np.lexsort((np.array(found.rows), -scores))[:k].tolist()
+        rows = [found.rows[place] for place in order]
+        matches = self.matches(rows, scores[order].tolist(), list(found.vectors[order]))
+        moved = steerer.moved(vector, chosen, turns=True) if chosen.rows else vector
+        return Matches(matches, moved, [preferences[row].text for row in chosen.rows])
 
     def matches(self, rows: Sequence[int], scores: Sequence[float], vectors: Sequence[FloatArray]) -> list[Match]:
         """Return records with their scores and the vectors they were found by."""

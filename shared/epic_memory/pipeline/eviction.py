@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,8 @@ _SLACK = 6_000
 _VERDICT = 300
 _ATTEMPTS = 4
 
-Coming: TypeAlias = tuple[str, Any, int]
-"""Something to be written: the attribute of `WriteBatch` it belongs to, the thing, and its bytes in the file."""
+# The attributes of a `WriteBatch` that hold what comes.
+_COMING = ("light", "undecided", "kept")
 
 
 # writing
@@ -61,66 +61,60 @@ def written_within_budget(session: Session, batch: WriteBatch, report: BuildRepo
         needed = _SLACK + _VERDICT * min(len(batch.verdicts), session.store.verdicts.kept)
         yield from make_room(session, needed, report, clock)
         remember(session, batch)
-    for part, coming in _parts(session, batch):
-        yield from _fitted(session, part, coming, report, clock)
+    for part in _parts(batch):
+        yield from _fitted(session, part, report, clock)
     forget_gone(session, batch.asked)
 
 
-def _parts(session: Session, batch: WriteBatch) -> Iterator[tuple[WriteBatch, list[Coming]]]:
-    """Cut a batch into parts with what comes in each: first what goes, then what comes."""
-    empty = replace(
-        batch, kept=[], light=[], leaving=[], undecided=[], discarded=[], stale=[], verdicts=[], asked=[], records=[]
-    )
+def _parts(batch: WriteBatch) -> Iterator[WriteBatch]:
+    """Cut a batch into parts: first what goes, then what comes."""
+    # The light tier before what was discarded: an item that waits is held before it leaves the retry queue.
+    parts = (("stale", "leaving"), ("light",), ("discarded", "records"), ("undecided", "kept"))
+    empty: dict[str, Any] = {name: [] for part in (*parts, ("verdicts", "asked")) for name in part}
+    for names in parts:
+        if any(getattr(batch, name) for name in names):
+            yield replace(batch, **{**empty, **{name: getattr(batch, name) for name in names}})
+
+
+def _bytes_of(session: Session, part: WriteBatch) -> int:
+    """Return about how many bytes of the file a part takes."""
     code, small = (code_length(session.encoder.dimension, small=small) for small in (False, True))
-    if batch.stale or batch.leaving:
-        yield replace(empty, stale=batch.stale, leaving=batch.leaving), []
-    # Before they are noted as discarded: an item that waits is held before it leaves the retry queue.
-    light: list[Coming] = [("light", pair, item_bytes(pair[0]) + small) for pair in batch.light]
-    if light:
-        yield empty, light
-    if batch.discarded or batch.records:
-        yield replace(empty, discarded=batch.discarded, records=batch.records), []
-    coming: list[Coming] = [
-        ("undecided", triple, item_bytes(triple[0]) + len(triple[1].encode()) + 200) for triple in batch.undecided
-    ]
-    for kept in batch.kept:
+    octets = 8 * len(part.discarded) + 600 * min(len(part.records), session.store.seen.records_room())
+    octets += sum(item_bytes(item) + small for item, _ in part.light)
+    octets += sum(item_bytes(item) + len(reason.encode()) + 200 for item, reason, _ in part.undecided)
+    for kept in part.kept:
         texts = "".join(entry.instruction + entry.rationale for entry in kept.entries)
-        size = item_bytes(kept.item) + small + len(texts.encode()) + len(kept.entries) * (code + 160)
-        coming.append(("kept", kept, size))
-    if coming:
-        yield empty, coming
+        octets += item_bytes(kept.item) + small + len(texts.encode()) + len(kept.entries) * (code + 160)
+    return int(_FILLING * octets)
 
 
-def _fitted(
-    session: Session, part: WriteBatch, coming: list[Coming], report: BuildReport, clock: Clock
-) -> Effects[None]:
-    """Write a part with what comes; halve what is more than is written at once, and what SQLite refuses."""
-    budget, alone = session.budget, len(coming) == 1
+def _fitted(session: Session, part: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
+    """Write a part; halve what is more than is written at once, and what SQLite refuses."""
+    budget, octets = session.budget, _bytes_of(session, part)
     assert budget is not None
-    octets = sum(size for *_, size in coming)
-    octets += 8 * len(part.discarded) + 600 * min(len(part.records), session.store.seen.records_room())
-    needed = int(_FILLING * octets) + _SLACK
-    whole = replace(part, kept=[], light=[], undecided=[])
-    for kind, one, _ in coming:
-        getattr(whole, kind).append(one)
+    coming = [(name, one) for name in _COMING for one in getattr(part, name)]
     if not coming:
-        yield from make_room(session, needed, report, clock)
-        write(session, whole, report, clock)
+        yield from make_room(session, octets + _SLACK, report, clock)
+        write(session, part, report, clock)
         return
-    if needed - _SLACK <= (budget.largest_item if alone else budget.written_at_once):
+    alone = len(coming) == 1
+    if octets <= (budget.largest_item if alone else budget.written_at_once):
         # One thing's pages may take more than was reckoned.
         for attempt in range(_ATTEMPTS if alone else 1):
-            if not (yield from make_room(session, needed << attempt, report, clock)):
+            if not (yield from make_room(session, octets + _SLACK << attempt, report, clock)):
                 break
             with suppress(BudgetError):
-                write(session, whole, report, clock)
+                # Writing may change it.
+                whole: dict[str, Any] = {name: list(getattr(part, name)) for name in _COMING}
+                write(session, replace(part, **whole), report, clock)
                 return
     if alone:
-        _turn_down(session, whole, needed - _SLACK, report, clock)
-    else:
-        middle = len(coming) // 2
-        for half in (coming[:middle], coming[middle:]):
-            yield from _fitted(session, part, half, report, clock)
+        _turn_down(session, part, octets, report, clock)
+        return
+    middle = len(coming) // 2
+    for half in (coming[:middle], coming[middle:]):
+        some: dict[str, Any] = {name: [one for kind, one in half if kind == name] for name in _COMING}
+        yield from _fitted(session, replace(part, **some), report, clock)
 
 
 def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildReport, clock: Clock) -> None:
@@ -155,15 +149,8 @@ def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildRep
 # making room
 
 
-@dataclass(frozen=True, kw_only=True)
-class Weighed:
-    """The entries of a namespace with what each weighs.
-
-    Attributes:
-        held: The entries.
-        sizes: Bytes that each frees, shape `(n,)`; an item's bytes are shared by its entries.
-        verifiers: Numbers of those that decided, shape `(n,)`.
-    """
+class Weighed(NamedTuple):
+    """The entries of a namespace, the bytes that each frees, and the numbers of the verifiers that decided."""
 
     held: Held
     sizes: NDArray[np.int64]
@@ -216,7 +203,7 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
 
 
 def weigh(session: Session) -> Weighed:
-    """Return the entries of the own namespace, as a retention policy sees them."""
+    """Return the entries of the own namespace, as a retention policy sees them; entries share the bytes of an item."""
     store = session.store
     live = {None, *session.space().preference_rows}
     found = [entry for entry in store.entries.stored(session.namespace) if entry["preference"] in live]
@@ -237,11 +224,8 @@ def weigh(session: Session) -> Weighed:
     )
     own = column("text_bytes", np.int64) + (code_length(session.encoder.dimension) + _ROW)
     texts = column("item_bytes", np.int64) + _ROW
-    return Weighed(
-        held=held,
-        sizes=own + texts // shared[place.reshape(-1)] if found else own,
-        verifiers=column("verifier", np.int64),
-    )
+    sizes = own + texts // shared[place.reshape(-1)] if found else own
+    return Weighed(held, sizes, column("verifier", np.int64))
 
 
 def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:

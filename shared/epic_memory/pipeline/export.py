@@ -184,13 +184,8 @@ def take_line(read: Portable, line: Any, *, first: bool) -> bool:
 
 
 def _take_preference(read: Portable, line: Any) -> None:
-    preference = Preference(
-        id=line["id"],
-        text=line["text"],
-        expires_at=line["expires_at"],
-        aspects=line.get("aspects"),
-        expansion=line.get("expansion"),
-    )
+    more = {name: line.get(name) for name in ("aspects", "expansion")}
+    preference = Preference(id=line["id"], text=line["text"], expires_at=line["expires_at"], **more)
     if preference.id in {each.id for each in read.preferences}:
         raise ValueError(f"the preference {preference.text!r} is there twice")
     read.preferences.append(preference)
@@ -199,13 +194,8 @@ def _take_preference(read: Portable, line: Any) -> None:
 
 
 def _checked_item(line: Mapping[str, Any]) -> Item:
-    item = Item(
-        id=line["id"],
-        text=line["text"],
-        metadata=line["metadata"],
-        expires_at=line.get("expires_at"),
-        fact=bool(line.get("fact", False)),
-    )
+    more: dict[str, Any] = {"expires_at": line.get("expires_at"), "fact": bool(line.get("fact", False))}
+    item = Item(id=line["id"], text=line["text"], metadata=line["metadata"], **more)
     dumped_metadata(item.metadata, item.id)
     if item.fact:
         check_length(item.text)
@@ -213,13 +203,20 @@ def _checked_item(line: Mapping[str, Any]) -> Item:
 
 
 def _checked_entry(line: Mapping[str, Any]) -> dict[str, Any]:
+    for name, low in (("confidence", 0.0), ("similarity", -1.0)):
+        share = 0.0 if name == "confidence" and line[name] is None else line[name]
+        if not low - 1e-3 <= share <= 1.0 + 1e-3:
+            raise ValueError(f"{share!r} is not between {low} and 1")
+    for name in ("added", "verifier"):
+        if not -(2**53) < line[name] < 2**53 or int(line[name]) != line[name]:
+            raise ValueError(f"{line[name]!r} is no whole number that can be stored")
     return {
         "preference": None if line["preference"] is None else str(line["preference"]),
         "stance": Stance(line["stance"]),
-        "confidence": None if line["confidence"] is None else _share(line["confidence"], 0.0),
-        "similarity": _share(line["similarity"], -1.0),
-        "added": _whole(line["added"]),
-        "verifier": _whole(line["verifier"]),
+        "confidence": None if line["confidence"] is None else float(line["confidence"]),
+        "similarity": float(line["similarity"]),
+        "added": int(line["added"]),
+        "verifier": int(line["verifier"]),
         "instruction": str(line["instruction"]),
         "rationale": str(line["rationale"]),
     }
@@ -233,18 +230,6 @@ def _take_item(read: Portable, line: Any) -> None:
     if bool(entries) + bool(line["light"]) + held.item.fact != 1:
         raise ValueError("an item has entries, is in the light tier, or is a fact of the user")
     read.items.append((held, entries))
-
-
-def _share(value: Any, low: float) -> float:
-    if not low - 1e-3 <= value <= 1.0 + 1e-3:
-        raise ValueError(f"{value!r} is not between {low} and 1")
-    return float(value)
-
-
-def _whole(value: Any) -> int:
-    if not -(2**53) < value < 2**53 or int(value) != value:
-        raise ValueError(f"{value!r} is no whole number that can be stored")
-    return int(value)
 
 
 def take_in(session: Session, read: Portable) -> Effects[None]:

@@ -32,6 +32,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import compress
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -122,13 +123,7 @@ class Match(NamedTuple):
 
 
 @lru_cache(maxsize=8192)
-def _word_vector(word: str) -> FloatArray:
-    vector: FloatArray = default_encoder().encode([word])[0]
-    return vector
-
-
-@lru_cache(maxsize=4096)
-def _text_vector(text: str) -> FloatArray:
+def _vector(text: str) -> FloatArray:
     vector: FloatArray = default_encoder().encode([text])[0]
     return vector
 
@@ -143,13 +138,13 @@ class FactWords:
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = tuple(texts)
         self.statements = [statement_of(text) for text in texts]
-        self.vectors = np.stack([_text_vector(text) for text in texts])
+        self.vectors = np.stack([_vector(text) for text in texts])
         self._rows_of: dict[str, list[int]] = {}
         for row, each in enumerate(self.statements):
             for one in {stem(word) for word in each.topic} | each.all_names:
                 self._rows_of.setdefault(one, []).append(row)
         words = [word for each in self.statements for word in each.topic]
-        self._word_vectors = np.stack([_word_vector(word) for word in words]) if words else self.vectors[:0]
+        self._word_vectors = np.stack([_vector(word) for word in words]) if words else self.vectors[:0]
         self._stems = np.array([stem(word) for word in words])
         self._things = np.array([thing_of(word) for word in words])
         self._owners = np.repeat(np.arange(len(texts)), [len(each.topic) for each in self.statements])
@@ -193,7 +188,7 @@ class FactWords:
             return nothing, nothing.copy(), nothing.copy()
         stems = np.array([stem(word) for word in statement.topic])
         things = np.array([thing_of(word) or "-" for word in statement.topic])
-        near = np.stack([_word_vector(word) for word in statement.topic]) @ self._word_vectors.T
+        near = np.stack([_vector(word) for word in statement.topic]) @ self._word_vectors.T
         same = stems[:, None] == self._stems
         near = np.clip((near - numbers.unlike) / (1.0 - numbers.unlike), 0.0, numbers.alike)
         near = np.where(same, 1.0, np.where(things[:, None] == self._things, numbers.alike, near)).astype(np.float32)
@@ -217,7 +212,7 @@ def fact_words(texts: tuple[str, ...]) -> FactWords:
 def beside(text: str, held: FactWords) -> tuple[FloatArray, FloatArray]:
     """Return `BESIDE` of a statement with each held fact, shape `(n, len(BESIDE))`, and `ALONE`, shape `(a,)`."""
     new = statement_of(text)
-    cosines = held.vectors @ _text_vector(text)
+    cosines = held.vectors @ _vector(text)
     forth, back, exact = held.covered(new)
     nearest = _ahead(forth + back + exact)
     signs = [float(sign in new.signs) for sign in SIGNS]
@@ -243,9 +238,8 @@ def beside(text: str, held: FactWords) -> tuple[FloatArray, FloatArray]:
             *signs, *(sign * back[place] for sign in signs),
             other * back[place], other * exact[place], every * back[place], other * changed,
         ])  # fmt: skip
-    told_alone = [1.0, math.log1p(len(held.statements)), *signs]
     flat = [[each if isinstance(each, float | np.floating) else bool(each) for each in row] for row in rows]
-    return np.array(flat, dtype=np.float32), np.array(told_alone, dtype=np.float32)
+    return np.array(flat, np.float32), np.array([1.0, math.log1p(len(held.statements)), *signs], np.float32)
 
 
 def _ahead(sums: FloatArray) -> FloatArray:
@@ -272,11 +266,10 @@ def matched(text: str, texts: Sequence[str]) -> Match | None:
     for place, old in enumerate(texts):
         if says_again(text, old):
             return Match("duplicate", place, sure=True)
+    for place, old in enumerate(texts):
+        if denies(text, old) and same_words(text, old) and "ended" not in statement_of(text).signs:
+            return Match("replace", place)
     held = fact_words(tuple(texts))
-    if "ended" not in statement_of(text).signs:
-        for place, old in enumerate(texts):
-            if denies(text, old) and same_words(text, old):
-                return Match("replace", place)
     features, alone = beside(text, held)
     return decided(text, held, features, probabilities(features, alone, FactWeights.shipped().rows))
 
@@ -353,17 +346,12 @@ def asked(question: str, held: FactWords) -> FloatArray:
     nearest = _ahead(forth + back + exact + names)
     ended = ["ended" in each.signs for each in held.statements]
     rows = [
-        np.ones(count), held.vectors @ _text_vector(question), forth, back, exact, nearest, names,
+        np.ones(count), held.vectors @ _vector(question), forth, back, exact, nearest, names,
         np.max(names, initial=0.0) - names, np.arange(count) / max(1, count), ended,
     ]  # fmt: skip
-    has = (
-        [bool(each.when) for each in held.statements],
-        [bool(each.numbers) for each in held.statements],
-        [bool(each.names) for each in held.statements],
-    )
-    for wants, having in zip(_WANTS, has, strict=True):
-        wanted_here = float(wants.search(question) is not None)
-        rows += [wanted_here * np.array(having), wanted_here * ~np.array(having)]
+    for wants, kind in zip(_WANTS, ("when", "numbers", "names"), strict=True):
+        wanted, has = wants.search(question) is not None, [bool(getattr(each, kind)) for each in held.statements]
+        rows += [wanted & np.array(has), wanted & ~np.array(has)]
     return np.stack([np.asarray(row, dtype=np.float32) for row in rows], axis=1)
 
 
@@ -371,12 +359,6 @@ def answer_scores(question: str, texts: Sequence[str]) -> FloatArray:
     """Return the logarithm of how many times as likely each fact answers a question as none does, shape `(n,)`."""
     scores: FloatArray = asked(question, fact_words(tuple(texts))) @ FactWeights.shipped().rows["answer"]
     return scores
-
-
-def wanted_values(question: str, statement: Statement) -> tuple[bool, ...]:
-    """Tell of each kind of value that a question asks for whether a statement has it: a time, a number, a name."""
-    kinds = zip(_WANTS, (statement.when, statement.numbers, statement.names), strict=True)
-    return tuple(bool(values) for wants, values in kinds if wants.search(question))
 
 
 def answering(scores: FloatArray) -> FloatArray:
@@ -399,7 +381,9 @@ def held_back(question: str, texts: Sequence[str], scores: FloatArray) -> dict[i
     asked = statement_of(question).all_names
     named = [asked & each.all_names for each in statements]
     best = np.full(len(texts), -np.inf)
-    values = [wanted_values(question, each) for each in statements]
+    wanted = [wants.search(question) is not None for wants in _WANTS]
+    # Which of the values that the question asks for a statement has: a time, a number, a name.
+    values = [tuple(map(bool, compress((each.when, each.numbers, each.names), wanted))) for each in statements]
     by = np.zeros(len(texts), dtype=np.int64)
     for new in range(1, len(texts)):
         share = np.clip(chances(texts[new], tuple(texts[:new])), _RARE, 1.0 - _RARE)

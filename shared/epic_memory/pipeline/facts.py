@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError
@@ -113,10 +113,10 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
     with session.changing(encoder, rows := CommittedRows()) as space:
         known = _facts(session, space)
         for item, vector in zip(items, vectors, strict=True):
-            edit, gone, proposal = _decided(item, known)
-            if edit.kind == "insert" and item.id in answers:
-                edit, gone, proposal = _by_model(item, *answers[item.id], known) or (edit, gone, proposal)
-            edit = _applied(session, edit, gone, vector, known, rows)
+            edit, proposal = _decided(item, known)
+            if edit.kind == "insert" and item.id in answers and (told := _by_model(item, *answers[item.id], known)):
+                edit, proposal = told, None
+            edit = _applied(session, edit, vector, known, rows)
             named = _ANOTHER if proposal is None else repr(proposal.old)
             edits.append(replace(edit, reason=edit.reason.replace(_ANOTHER, named)))
             _propose(session, proposal)
@@ -162,17 +162,17 @@ def change_fact(session: Session, fact: Item | None, old: str, also: Callable[[]
         for item, vector in zip(new, vectors, strict=True):
             if gone is not None and item.id in (held.item.id for held in known):
                 continue
-            edit, other, proposal = _decided(item, known)
+            edit, proposal = _decided(item, known)
             if gone is not None:
-                edit, other = Edit(kind="replace", item=item, old=gone.item, reason="the user said so"), gone
+                edit = Edit(kind="replace", item=item, old=gone.item, reason="the user said so")
             else:
                 _propose(session, proposal)
-            _applied(session, edit, other, vector, known, rows)
+            _applied(session, edit, vector, known, rows)
             unheld += [text] if edit.kind in ("duplicate", "end") else []
         if gone in known and gone.item.text != text:
             # Nothing takes its place, or what does is held already.
             over = Edit(kind="end", item=gone.item, old=gone.item, reason="the user said so")
-            _applied(session, over, gone, gone.vector, known, rows)
+            _applied(session, over, gone.vector, known, rows)
         _check_number(known)
         also()
         # No words stay that no fact has, and that nobody could ask to forget.
@@ -207,7 +207,7 @@ def _asked(
         known = _facts(session, session.space())
     unsure: list[tuple[Item, list[Item]]] = []
     for item, vector in zip(items, vectors, strict=True) if known else ():
-        if _decided(item, known).edit.kind == "insert":
+        if _decided(item, known)[0].kind == "insert":
             near = sorted(known, key=lambda held: -float(held.vector @ vector))[:MOST_SHOWN]
             unsure.append((item, [held.item for held in near]))
     if not unsure:
@@ -220,14 +220,13 @@ def _asked(
     }
 
 
-def _by_model(item: Item, reading: Compared, old_id: str, known: Sequence[_Held]) -> _Decision | None:
+def _by_model(item: Item, reading: Compared, old_id: str, known: Sequence[_Held]) -> Edit | None:
     """Return the edit that a model's answer calls for, or None if there is none or the fact it is about has gone."""
     held = next((held for held in known if held.item.id == old_id), None)
     if held is None:
         return None
     kind, what = _BY_MODEL[reading.decision]
-    edit = Edit(kind=kind, item=item, old=held.item, reason=f"the language model: {what}")
-    return _Decision(edit, None if kind == "duplicate" else held)
+    return Edit(kind=kind, item=item, old=held.item, reason=f"the language model: {what}")
 
 
 def _facts(session: Session, space: Namespace) -> list[_Held]:
@@ -239,14 +238,13 @@ def _facts(session: Session, space: Namespace) -> list[_Held]:
     ]
 
 
-def _applied(
-    session: Session, edit: Edit, gone: _Held | None, vector: FloatArray, known: list[_Held], rows: CommittedRows
-) -> Edit:
+def _applied(session: Session, edit: Edit, vector: FloatArray, known: list[_Held], rows: CommittedRows) -> Edit:
     """Write one edit, keep the list of facts in step, and return it with its number."""
     if edit.kind == "duplicate":
         return edit
     store, namespace = session.store, session.namespace
-    if gone is not None:
+    if edit.old is not None:
+        gone = next(held for held in known if held.item is edit.old)
         marked = "version" if gone.item.id == edit.item.id and edit.kind != "end" else "item"
         store.items.remove(namespace, [gone.item.id], marked=marked)
         known.remove(gone)
@@ -273,29 +271,21 @@ def _propose(session: Session, proposal: Proposal | None) -> None:
         store.proposals.put(namespace, proposal, "open")
 
 
-class _Decision(NamedTuple):
-    """Edit by a new fact, the held one that goes for it, and what is proposed besides."""
-
-    edit: Edit
-    gone: _Held | None = None
-    proposal: Proposal | None = None
-
-
-def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
-    """Return what a new fact does to those that are held."""
+def _decided(item: Item, known: Sequence[_Held]) -> tuple[Edit, Proposal | None]:
+    """Return what a new fact does to those that are held, and what is proposed besides."""
     for held in known:
         if held.item.id == item.id:
             same = held.item.text == item.text and held.item.expires_at == item.expires_at
             # By the metadata that the user gave.
             if same and {**held.item.metadata, QUESTIONS: None} == {**item.metadata, QUESTIONS: None}:
-                return _Decision(Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"))
-            return _Decision(Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), held)
+                return Edit(kind="duplicate", item=item, old=held.item, reason="it is held already"), None
+            return Edit(kind="replace", item=item, old=held.item, reason="it has the same id"), None
     match = matched(item.text, [held.item.text for held in known])
     if match is None:
-        return _Decision(Edit(kind="insert", item=item, reason="nothing held is about the same thing"))
+        return Edit(kind="insert", item=item, reason="nothing held is about the same thing"), None
     old = known[match.place]
     if match.sure:
-        return _Decision(Edit(kind="duplicate", item=item, old=old.item, reason="it says the same"))
+        return Edit(kind="duplicate", item=item, old=old.item, reason="it says the same"), None
     proposal = Proposal(
         kind="end_fact" if match.kind == "end" else "update_fact",
         text="" if match.kind == "end" else item.text,
@@ -308,4 +298,4 @@ def _decided(item: Item, known: Sequence[_Held]) -> _Decision:
     )
     change = {"end": "ends", "duplicate": "repeats"}.get(match.kind, "changes")
     unsure = f"perhaps it {change} {_ANOTHER}: a proposal waits"
-    return _Decision(Edit(kind="insert", item=item, reason=unsure), proposal=proposal)
+    return Edit(kind="insert", item=item, reason=unsure), proposal

@@ -60,22 +60,23 @@ def add_batch(
     if session.reader is not None:
         yield from reread_preferences(session, report)
     session.stamp_ledger()
-    drop_expired(session)
     chunks = session.chunked(batch)
     if session.settings.tagger is not None:
         chunks = yield from tagged(session, session.settings.tagger, chunks, report)
-    with session.lock, session.store.reading():
-        space, encoder = session.space(), session.encoder
-        preferences, vectors = list(space.preferences), space.vectors
-        fresh, versions, gone_ids = _new_among(session, space, chunks, report)
+    with session.lock:
+        if session.has_expired(session.space(look=False)):
+            drop_expired(session)
+        with session.store.reading():
+            space, encoder = session.space(), session.encoder
+            preferences, vectors = list(space.preferences), space.vectors
+            fresh, versions, gone_ids = _new_among(session, space, chunks, report)
     no_preferences = not preferences and (session.settings.coarse or session.settings.fine)
     if no_preferences and not (session.reserve and light):
         raise NoPreferencesError("The memory has no preferences yet. Add one first: memory.preferences.add('...').")
     allowed = yield from _allowed(session, fresh, report)
-    if len(allowed) < len(fresh):
-        # If a new version is ruled out, the earlier one goes too.
-        gone_ids = [*gone_ids, *({item.id for item in fresh} - {item.id for item in allowed})]
-        fresh = allowed
+    # If a new version is ruled out, the earlier one goes too.
+    gone_ids = [*gone_ids, *({item.id for item in fresh} - {item.id for item in allowed})]
+    fresh = allowed
     known_languages = languages_known(encoder)
     if fresh and known_languages is not None:
         for language, count in foreign_among([item.text for item in fresh], known_languages, _LOOKED_AT).items():

@@ -37,7 +37,6 @@ from epic_memory.storage.namespace import Namespace
 from epic_memory.types import FloatArray, Hit, Hits, MemoryEntry, Preference, checked_k, checked_text
 from epic_memory.types.modes import Mode
 from epic_memory.types.search_options import SearchOptions, checked_options
-from epic_memory.types.verdicts import penalties
 
 # Most facts of the user that a context shows.
 _FACTS = 3
@@ -63,13 +62,31 @@ class Search:
     options: SearchOptions
 
 
-def search(session: Session, asked: Search, clock: Clock) -> Effects[Hits]:
-    """Search, and ask the fallback where nothing held is relevant."""
+def search(session: Session, asked: Search, clock: Clock, vector: FloatArray | None = None) -> Effects[Hits]:
+    """Search, with E(q) if it is known already, and ask the fallback where nothing held is relevant."""
     with span("search", clock) as counts:
-        encoder, vector = session.encoder, asked.vector
-        if vector is None:
-            (vector,) = yield Embed(encoder, [asked.query], "embedding", query=True)
-        hits = yield from found_near(session, asked, encoder, vector, clock)
+        waited, encoder, vector = False, session.encoder, vector if asked.vector is None else asked.vector
+        while True:
+            if vector is None or encoder is not session.encoder:  # embedded anew in the meantime
+                encoder = session.encoder
+                (vector,) = yield Embed(encoder, [asked.query], "embedding", query=True)
+            found = _held_near(session, asked, encoder, vector, clock)
+            if found is None:
+                yield from prepared(session, asked.namespace, asked.mode)
+                continue
+            hits, unjudged_yet = found
+            if waited or not unjudged_yet or not (yield from judged_in_time(session, encoder, unjudged_yet)):
+                break
+            waited = True
+        fallback = session.settings.fallback if asked.vector is None else None
+        # A callable knows nothing of other users: it is asked for one's own namespace only.
+        if fallback is not None and not hits.relevant and asked.namespace == session.namespace:
+            broader = hits_of((yield AskFallback(fallback, asked.query, asked.k)))
+            if asked.filter is not None:
+                broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
+            hits[:] = merged(broader, hits, asked.k)
+            hits.fallback, hits.vectors, hits.ranking = True, [], None
+        hits.timings = dict(clock.parts)
         counts.update(counts_of_search(hits, asked.k))
         return hits
 
@@ -89,38 +106,11 @@ def preferences_by_weight(session: Session, query: str, namespace: str) -> Effec
     return found[0].matters
 
 
-def prepared(session: Session, namespace: str, mode: Mode) -> Effects[QuerySteering]:
+def prepared(session: Session, namespace: str, mode: Mode) -> Effects[None]:
     """Encode what steering needs of an encoder and of the preferences, once."""
     with session.lock:
         steering = session.steering_of(session.space(namespace), mode)
     yield from steering.preparing()
-    return steering
-
-
-def found_near(session: Session, asked: Search, encoder: Encoder, vector: FloatArray, clock: Clock) -> Effects[Hits]:
-    """Search with E(q) of an encoder, and ask the fallback where nothing held is relevant."""
-    waited = False
-    while True:
-        found = _held_near(session, asked, encoder, vector, clock)
-        if found is None:
-            yield from prepared(session, asked.namespace, asked.mode)
-            if session.encoder is not encoder:  # embedded anew in the meantime
-                return (yield from search(session, asked, clock))
-            continue
-        hits, unjudged_yet = found
-        if waited or not unjudged_yet or not (yield from judged_in_time(session, encoder, unjudged_yet)):
-            break
-        waited = True
-    fallback = session.settings.fallback if asked.vector is None else None
-    # A callable knows nothing of other users: it is asked for one's own namespace only.
-    if fallback is not None and not hits.relevant and asked.namespace == session.namespace:
-        broader = hits_of((yield AskFallback(fallback, asked.query, asked.k)))
-        if asked.filter is not None:
-            broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
-        hits[:] = merged(broader, hits, asked.k)
-        hits.fallback, hits.vectors, hits.ranking = True, [], None
-    hits.timings = dict(clock.parts)
-    return hits
 
 
 class _Scope(NamedTuple):
@@ -238,7 +228,7 @@ def _ranked(
 def _by_instruction(session: Session, asked: Search, scope: _Scope, steered: SteeredQuery) -> Hits:
     """Find entries by their instructions alone, as the paper does."""
     space = scope.space
-    best, cosines = best_entries(space, asked, scope.vector, scope.allowed)
+    best = best_entries(space, asked, scope.vector, scope.allowed)
     least = asked.options.min_score if isinstance(asked.options.min_score, float) else -np.inf
     best = [(row, score) for row, score in best if score >= least]
     # What steering made of the query does not count: it is near to whatever is held.
@@ -247,7 +237,7 @@ def _by_instruction(session: Session, asked: Search, scope: _Scope, steered: Ste
     facts = fact_hits(space, scope.query, facts_by_text(session, space, asked, scope.query))
     items = [(space.item_of[row], score) for row, score in best]
     return Hits(
-        made_hits(space, scope.vector, items, scope.allowed, cosines=cosines),
+        made_hits(space, scope.vector, items, scope.allowed),
         vector=scope.vector,
         query=scope.query,
         vectors=[space.index.vector(row) for row, _ in best],
@@ -331,7 +321,6 @@ def made_hits(
     best: Sequence[tuple[int, float]],
     allowed: NDArray[np.int64] | None,
     *,
-    cosines: Mapping[int, float] = {},
     earlier: Mapping[int, Sequence[int]] = {},
 ) -> list[Hit]:
     """Make hits of item rows with their scores, each with those of its entries that a search may find.
@@ -341,7 +330,6 @@ def made_hits(
         vector: What was searched for, shape `(d,)`.
         best: Item rows with their scores.
         allowed: Entry rows that may be found; None for all.
-        cosines: With the vector, of entry rows where they are known already.
         earlier: Row of a fact to the rows of those that are held back for it, and named in its hit.
     """
     groups: list[Sequence[int]] = [space.rows_of.get(item, ()) for item, _ in best]
@@ -349,9 +337,7 @@ def made_hits(
         allowed_rows = set(allowed.tolist())
         groups = [[row for row in rows if row in allowed_rows] for rows in groups]
     rows = [row for group in groups for row in group]
-    unknown = [row for row in rows if row not in cosines]
-    near = (space.instructions(unknown) @ vector).tolist() if unknown else []
-    scores = {row: cosines[row] for row in rows if row in cosines} | dict(zip(unknown, near, strict=True))
+    scores: dict[int, float] = dict(zip(rows, (space.instructions(rows) @ vector).tolist(), strict=True))
     held = space.held([row for item, _ in best for row in (item, *earlier.get(item, ()))])
     entries = space.entries(scores, held)
     return [
@@ -377,21 +363,16 @@ def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:
 
 def best_entries(
     space: Namespace, asked: Search, vector: FloatArray, allowed: NDArray[np.int64] | None
-) -> tuple[list[tuple[int, float]], dict[int, float]]:
-    """Return the k best entry rows with their scores, best first, and the cosines of all rows looked at.
-
-    Of each item only the best entry counts.
-    """
+) -> list[tuple[int, float]]:
+    """Return the k best entry rows with their scores, best first; of each item only the best entry counts."""
     size = len(space.index) if allowed is None else len(allowed)
     fetch = min(size, 2 * asked.k + 8)
     prefers = asked.options.stance_policy == "prefer"
     while True:
         rows, scores = space.index.search(vector, fetch, allowed=allowed, penalised=prefers)
         best: dict[int, tuple[int, float]] = {}
-        cosines: dict[int, float] = {}
         for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
             best.setdefault(space.item_of[row], (row, score))
-            cosines[row] = score + penalties()[space.stance_of[row]] if prefers else score
         if len(best) >= asked.k or fetch >= size:
-            return list(best.values())[: asked.k], cosines
+            return list(best.values())[: asked.k]
         fetch = min(size, fetch * 4)

@@ -16,7 +16,7 @@ from epic_memory.runtime.streaming import AnswerStream, Batch, NextBatch
 from epic_memory.storage.tables.entries import NewEntry, verifier_number
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.verdicts import Recalled
-from epic_memory.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Stance, Verdict
+from epic_memory.types import Alignment, BuildReport, Candidate, Decision, FloatArray, Item, Preference, Verdict
 from epic_memory.types.reports import NotKept
 from epic_memory.verification.base import Verifier, checked_verdict
 
@@ -169,19 +169,7 @@ def batch_of(
                 verifier=judged if alignment.instruction else 0,
             )
             for alignment in verdict.alignments
-        ]
-        if not entries:  # where neither stage says what an item is for
-            entries = [
-                NewEntry(
-                    preference_id=None,
-                    instruction="",
-                    stance=Stance.NEUTRAL,
-                    rationale="",
-                    confidence=None,
-                    similarity=0.0,
-                    vector=candidate.embedding,
-                )
-            ]
+        ] or [NewEntry(vector=candidate.embedding)]  # where neither stage says what an item is for
         batch.kept.append(KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding))
     return batch
 

@@ -104,10 +104,6 @@ class Records(Repository):
         """Remove records by their ids; unknown ids are ignored."""
         self.delete_ids(self.namespace, ids)
 
-    def drop_all(self) -> None:
-        """Remove every record."""
-        self.delete("namespace = ?", self.namespace)
-
     def ids(self) -> dict[str, int]:
         """Return id to row of every record, in the order they were written."""
         return dict(self.db.read("SELECT id, row FROM records WHERE namespace = ? ORDER BY row", (self.namespace,)))

@@ -29,20 +29,20 @@ _HERE = "JOIN items ON items.row = entries.item WHERE items.namespace = ?"
 
 @dataclass(frozen=True, kw_only=True)
 class NewEntry:
-    """An entry to be written; see `types.MemoryEntry` for the fields.
+    """An entry to be written, by default of an item that is held for no preference; see `types.MemoryEntry`.
 
     Attributes:
         verifier: The number of the verifier that decided (`verifier_number`).
         added: Unix seconds; None for now.
     """
 
-    preference_id: str | None
-    instruction: str
-    stance: Stance
-    rationale: str
-    confidence: float | None
-    similarity: float
     vector: FloatArray
+    preference_id: str | None = None
+    instruction: str = ""
+    stance: Stance = Stance.NEUTRAL
+    rationale: str = ""
+    confidence: float | None = None
+    similarity: float = 0.0
     verifier: int = 0
     added: int | None = None
 
