@@ -49,14 +49,10 @@ class Filter:
             raise InvalidInputError(f"A filter knows {', '.join(_OPERATORS)}; not {self.op!r}.")
         if self.op in ("and", "or", "not"):
             parts = self.parts if isinstance(self.parts, tuple) else ()
-            if (
-                not parts
-                or not all(isinstance(part, Filter) for part in parts)
-                or (self.op == "not" and len(parts) > 1)
-            ):
-                raise InvalidInputError(
-                    f"The filter {self.op!r} needs {'one filter' if self.op == 'not' else 'filters'}."
-                )
+            whole = bool(parts) and all(isinstance(part, Filter) for part in parts)
+            if not whole or (self.op == "not" and len(parts) > 1):
+                wanted = "one filter" if self.op == "not" else "filters"
+                raise InvalidInputError(f"The filter {self.op!r} needs {wanted}.")
         elif not isinstance(self.key, str) or not self.key:
             raise InvalidInputError(f"The filter {self.op!r} needs the name of a metadata key.")
         if self.op in ("in", "nin"):

@@ -483,9 +483,7 @@ class EpicMemory:
 
     def __len__(self) -> int:
         with self._session.lock, self._session.store.reading():
-            space = self._session.space()
-            expired = len(space.expired_items - self._session.store.items.facts_at(sorted(space.expired_items)))
-            return self._session.store.counts(self.namespace)["items"] - expired
+            return len(self._session.space().rows_of)
 
     def __bool__(self) -> bool:
         return True

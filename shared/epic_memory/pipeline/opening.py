@@ -63,34 +63,30 @@ def take_up(session: Session, given: list[Preference] | None, *, sync: bool, ree
         session.own_tau = asked
         meta = session.store.meta()
     session.check_encoder()
+    store = session.store
     made_by = meta.get(f"verifier/{session.namespace}")
     session.verified_by = made_by if isinstance(made_by, str) else None
-    if (
-        session.store.verdicts.kept == 0
-        and session.store.writable
-        and session.store.preferences.namespaces() == [session.namespace]
-    ):
-        session.store.verdicts.forget_all()
+    if store.verdicts.kept == 0 and store.writable and store.preferences.namespaces() == [session.namespace]:
+        store.verdicts.forget_all()
     tau = meta.get(f"tau/{session.namespace}")
     if tau is not None and (not isinstance(tau, (int, float)) or not -1.0 <= tau <= 1.0):
-        raise StoreError(f"{session.store.path} is damaged: its tau is {tau!r}, no cosine.")
+        raise StoreError(f"{store.path} is damaged: its tau is {tau!r}, no cosine.")
     if session.own_tau is None and tau is not None:
         session.own_tau = float(tau)
     shrink(session)
     settings = _settings(session)
-    if session.store.writable and any(meta.get(key) != value for key, value in settings.items()):
-        with session.store.transaction():
-            session.store.set_meta(**settings)
+    if store.writable and any(meta.get(key) != value for key, value in settings.items()):
+        with store.transaction():
+            store.set_meta(**settings)
     # From the table: what is indexed is loaded with the first search.
-    held = session.store.preferences.load(session.namespace, session.encoder.dimension)[1]
-    live = [preference for preference in held if not preference.expired]
+    live = [preference for preference in store.preferences.at(session.namespace).values() if not preference.expired]
     warn_of_unread(session.opened, live, session.encoder)
     mark_unread(session, live)
     if given is None:
         return
     now = time.time()
     given = [p for p in given if p.expires_at is None or p.expires_at.timestamp() > now]
-    if session.namespace in session.store.preferences.namespaces() or not found_namespace(session, given):
+    if session.namespace in store.preferences.namespaces() or not found_namespace(session, given):
         _reconcile(session, given, sync=sync)
 
 
@@ -158,13 +154,8 @@ def take_over(session: Session, read: Portable) -> None:
 
 def _settings(session: Session) -> dict[str, Any]:
     """Return the settings of a namespace's filters, as the file remembers them."""
-    settings: dict[str, Any] = {
-        "budget": None if session.budget is None else session.budget.total,
-        "reserve": session.reserve,
-    }
-    if session.own_tau is not None:
-        settings[f"tau/{session.namespace}"] = session.own_tau
-    return settings
+    tau = {} if session.own_tau is None else {f"tau/{session.namespace}": session.own_tau}
+    return {"budget": session.budget and session.budget.total, "reserve": session.reserve, **tau}
 
 
 def _reconcile(session: Session, given: list[Preference], *, sync: bool) -> None:

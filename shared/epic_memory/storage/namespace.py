@@ -146,37 +146,30 @@ class Namespace:
         self._stances.clear()
 
     def _read_entries(self) -> None:
-        live = {-1, *self.preference_rows}
-        dimension = self._encoder.dimension
-        if not self._crc_of and not self.expired_items:
-            self._enter(self._store.entries.rows(self.namespace, dimension, under=live))
-            return
+        found, live = self._store.entries.crcs(self.namespace), {-1, *self.preference_rows}
         current = {
             row: crc
-            for row, (crc, preference, item) in self._store.entries.crcs(self.namespace).items()
+            for row, (crc, preference, item) in found.items()
             if preference in live and item not in self.expired_items
         }
         self._leave([row for row, crc in self._crc_of.items() if current.get(row) != crc])
-        new = [row for row, crc in current.items() if row not in self._crc_of]
-        self._enter(self._store.entries.rows(self.namespace, dimension, under=live, rows=new))
+        new = [row for row in current if row not in self._crc_of]
+        rows = None if len(new) == len(found) else new
+        self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension, rows))
 
     def _read_texts(self) -> None:
-        dimension = self._encoder.dimension
         hidden = set(self.expired_items)
         if not self._keep_texts:
             # Items that only an expired preference holds leave with the next change, and are hidden until then.
             hidden |= {
                 item for row in self._expired_rows for item in self._store.entries.items_under(row)
             } - self.rows_of.keys()
-        if not self._text_crc_of and not hidden:
-            self._text_crc_of, vectors = self._store.items.texts(self.namespace, dimension)
-            self.texts.add(list(self._text_crc_of), vectors)
-            return
-        current = {row: crc for row, crc in self._store.items.text_crcs(self.namespace).items() if row not in hidden}
+        found = self._store.items.text_crcs(self.namespace)
+        current = {row: crc for row, crc in found.items() if row not in hidden}
         self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._text_crc_of]
-        added, vectors = self._store.items.texts(self.namespace, dimension, new)
-        self.texts.add(list(added), vectors)
+        rows = None if len(new) == len(found) else new
+        self.texts.add(*self._store.items.texts(self.namespace, self._encoder.dimension, rows))
         self._text_crc_of = current
 
     def _leave_texts(self, rows: Sequence[int]) -> None:

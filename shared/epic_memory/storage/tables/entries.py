@@ -5,9 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,22 +224,12 @@ class Entries(Repository):
         rows = self.db.read(f"SELECT {columns} FROM entries {_HERE}", (namespace,))
         return {row: (crc, preference, item) for row, crc, preference, item in rows}
 
-    def rows(
-        self,
-        namespace: str,
-        dimension: int,
-        *,
-        under: AbstractSet[int] | None = None,
-        rows: Sequence[int] | None = None,
-    ) -> EntryRows:
-        """Return the entries of a namespace, oldest first: all, or some, under some preferences (-1: none)."""
+    def rows(self, namespace: str, dimension: int, rows: Sequence[int] | None = None) -> EntryRows:
+        """Return the entries of a namespace, oldest first, all or some."""
         names = ("row", "crc", "item", "preference", "stance", "verifier", "vector")
         where, values = (_HERE, (namespace,)) if rows is None else ("WHERE row IN", ())
         found = self.db.columns(ENTRIES, names, where, *values, among=rows)
         found[3] = [-1 if row is None else row for row in found[3]]
-        if under is not None and not under >= set(found[3]):
-            keep = [preference in under for preference in found[3]]
-            found = [list(compress(column, keep)) for column in found]
         with decoding(self.db.path):
             is_small(found[6], dimension)
             found[4] = [_STANCES.get(stance) or Stance(stance) for stance in found[4]]

@@ -198,18 +198,12 @@ class Items(Repository):
         ends = {int(row["row"]): float(row["expires"]) for row in found if row["expires"] is not None}
         return {int(row["row"]) for row in found if row["fact"]}, ends
 
-    def facts_at(self, rows: Sequence[int]) -> set[int]:
-        """Return those of the items that are facts."""
-        return {row["row"] for row in self.db.rows(ITEMS, "WHERE fact AND row IN", among=rows, texts=False)}
-
-    def texts(
-        self, namespace: str, dimension: int, rows: Sequence[int] | None = None
-    ) -> tuple[dict[int, int], FloatArray]:
-        """Return row to checksum of all or some items, and their E(x), shape `(n, d)`."""
+    def texts(self, namespace: str, dimension: int, rows: Sequence[int] | None = None) -> tuple[list[int], FloatArray]:
+        """Return the rows of all or some items, and their E(x), shape `(n, d)`."""
         where = ("WHERE namespace = ?", namespace) if rows is None else ("WHERE row IN",)
-        items, crcs, codes = self.db.columns(ITEMS, ("row", "crc", "embedding"), *where, among=rows)
+        items, codes = self.db.columns(ITEMS, ("row", "embedding"), *where, among=rows)
         with decoding(self.db.path):
-            return dict(zip(items, crcs, strict=True)), unpacked(codes, dimension)
+            return items, unpacked(codes, dimension)
 
     # chunks of documents
 
