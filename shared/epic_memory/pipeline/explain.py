@@ -47,7 +47,12 @@ def explain(session: Session, item_id: str) -> Explanation:
 
 def stats(session: Session) -> Stats:
     """Return counts and sizes."""
-    space = session.spaces.get(session.namespace)
+    space, used, record = session.spaces.get(session.namespace), None, session.store.meta_of(MODEL_BUDGET)
+    if record is not None:
+        # Models are imported where there is one.
+        from epic_memory.lm.budget import used_today
+
+        used = used_today(record)
     return Stats(
         counts=session.store.counts(session.namespace),
         bytes=sizes(session.store),
@@ -57,15 +62,6 @@ def stats(session: Session) -> Stats:
         verified_by=session.verified_by,
         budget=None if session.budget is None else session.budget.total,
         unread=len(session.store.preferences.unread(session.namespace)),
-        model_use=_model_use(session),
+        model_use=used,
         searched=None if space is None else space.texts.described(),
     )
-
-
-def _model_use(session: Session) -> str | None:
-    record = session.store.meta_of(MODEL_BUDGET)
-    if record is None:
-        return None
-    from epic_memory.lm.budget import used_today
-
-    return used_today(record)

@@ -112,66 +112,63 @@ def judged_in_time(session: Session, encoder: Encoder, pairs: Unjudged) -> Effec
     expanded = yield from expanded_phrases(session, encoder, preferences)
     with session.lock:
         # A model that hangs is not to be waited for by ever more jobs.
-        busy = session.background.waiting >= _MOST_WAITING
-        pairs = [] if busy else _passing(session, encoder, pairs, preferences, expanded)
-        candidates = _candidates(session, encoder, pairs)
-    if not candidates or session.on_demand is None:
+        if session.on_demand is None or session.background.waiting >= _MOST_WAITING:
+            return False
+        candidates, asked = _candidates(session, encoder, pairs, preferences, expanded)
+    if not candidates:
         return False
-    job: Future[None] = session.background.submit(lambda stopped: _judge(session, encoder, candidates, pairs, stopped))
+    job: Future[None] = session.background.submit(lambda stopped: _judge(session, encoder, candidates, asked, stopped))
     if session.on_demand == 0.0:
         return False
     return bool((yield WaitFor(job, session.on_demand)))
 
 
-def _passing(
+def _candidates(
     session: Session, encoder: Encoder, pairs: Unjudged, preferences: Sequence[Preference], expanded: Sequence[Expanded]
-) -> Unjudged:
-    """Return the pairs that pass the coarse filter, by E(x) as it is stored."""
+) -> tuple[list[Candidate], set[tuple[int, str]]]:
+    """Return as candidates the pairs that pass the coarse filter, and whose verdict is not known yet.
+
+    With them come the rows and preferences that count as asked about from now on.
+    """
     space = session.space()
     column = {preference.id: number for number, preference in enumerate(space.preferences)}
     known = [number for number, one in enumerate(preferences) if one.id in column]
-    pairs = [(row, several) for row, several in pairs if space.texts.place(row) >= 0]
+    pairs = [(row, several) for row, several in pairs if row in space.texts]
     if encoder is not session.encoder or not known or not pairs:
-        return []
+        return [], set()
     live = [preferences[number] for number in known]
     # The encoder's own thresholds: what a user's tau has left out is judged where a question finds it.
     recall = session.settings.coarse_recall
     expanding, other = (recall and taus_for_recall(encoder, recall)) or (default_tau(encoder), default_tau(encoder))
-    taus = np.array([other if one.expansion is None else expanding for one in live], dtype=np.float32)
+    # By E(x) as it is stored.
+    embeddings = space.texts.vectors[space.texts.places([row for row, _ in pairs])]
     passes = coarse_filter(
-        space.texts.vectors[[space.texts.place(row) for row, _ in pairs]],
+        embeddings,
         space.vectors[[column[one.id] for one in live]],
-        taus,
+        np.array([other if one.expansion is None else expanding for one in live], dtype=np.float32),
         expanded=[expanded[number] for number in known] if expanded else None,
     )
-    passing: list[tuple[int, list[Preference]]] = []
-    for (row, several), near in zip(pairs, passes, strict=True):
-        ids = {live[number].id for number in np.flatnonzero(near).tolist()}
-        if left := [one for one in several if one.id in ids]:
-            passing.append((row, left))
-    return passing
-
-
-def _candidates(session: Session, encoder: Encoder, pairs: Unjudged) -> list[Candidate]:
-    """Return the pairs whose verdict is not known yet as candidates; they count as asked about from now on."""
-    space = session.space()
-    place = {preference.id: row for row, preference in enumerate(space.preferences)}
     items = session.store.items.at([row for row, _ in pairs])
     made: list[Candidate] = []
+    asked = set[tuple[int, str]]()
+    for (row, several), near, embedding in zip(pairs, passes, embeddings, strict=True):
+        passing = {live[number].id for number in np.flatnonzero(near).tolist()}
+        if row in items and (left := [one.id for one in several if one.id in passing]):
+            columns = [column[key] for key in left]
+            made.append(candidate_of(items[row], embedding, columns, space.preferences, space.vectors))
+            asked.update((row, key) for key in left)
     if len(session.asked_on_demand) > _MOST_REMEMBERED:
         session.asked_on_demand.clear()  # the cache of verdicts knows them, too
-    for row, preferences in pairs:
-        columns = [place[one.id] for one in preferences]
-        if row in items:
-            embedding = space.texts.vectors[space.texts.place(row)]
-            made.append(candidate_of(items[row], embedding, columns, space.preferences, space.vectors))
-        session.asked_on_demand.update((row, one.id) for one in preferences)
-    recalled = session.store.verdicts.recall(session.namespace, session.verifier.name, made)
-    return list(recalled.asked)
+    session.asked_on_demand |= asked
+    return list(session.store.verdicts.recall(session.namespace, session.verifier.name, made).asked), asked
 
 
 def _judge(
-    session: Session, encoder: Encoder, candidates: Sequence[Candidate], pairs: Unjudged, stopped: threading.Event
+    session: Session,
+    encoder: Encoder,
+    candidates: Sequence[Candidate],
+    asked: set[tuple[int, str]],
+    stopped: threading.Event,
 ) -> None:
     """Judge candidates and write the verdicts; what the model fails to judge is asked about again another time."""
     report, clock = BuildReport(), Clock()
@@ -186,7 +183,7 @@ def _judge(
     finally:
         if failed:
             with session.lock:
-                session.asked_on_demand.difference_update((row, one.id) for row, several in pairs for one in several)
+                session.asked_on_demand -= asked
 
 
 def _judging(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from epic_memory.encoders.base import Embed, Encoder
-from epic_memory.errors import DuplicatePreferenceError, EpicError, InvalidInputError, RetryQueueFullError
+from epic_memory.errors import BudgetError, DuplicatePreferenceError, InvalidInputError, RetryQueueFullError
 from epic_memory.pipeline.aspects import read_preferences, reread_preferences, restate
 from epic_memory.pipeline.coarse_filter import (
     Expanded,
@@ -20,7 +19,8 @@ from epic_memory.pipeline.coarse_filter import (
     expanded_phrases,
     similarity,
 )
-from epic_memory.pipeline.commit import WriteBatch, written
+from epic_memory.pipeline.commit import WriteBatch
+from epic_memory.pipeline.eviction import make_room
 from epic_memory.pipeline.ingest import settle
 from epic_memory.pipeline.removal import drop_expired, take_away
 from epic_memory.pipeline.session import Session
@@ -36,6 +36,8 @@ from epic_memory.types import BuildReport, Candidate, FloatArray, Preference
 
 # Standard deviations, times the root of the dimension, that a cosine with E(x) as it is stored may differ at most.
 _CODED = 1.0
+# About how many bytes an entry takes besides its texts.
+_ENTRY = 600
 
 
 class _New(NamedTuple):
@@ -71,10 +73,6 @@ def add_preference(
     with session.lock:
         _check_new(session.space(), preference, replacing)
         encoder, versions = session.encoder, session.store.items.versions(session.namespace)
-        if also is not None and session.budget is not None and session.reserve:
-            # It comes into force at once, and what it holds piece by piece: all items are as if they came late, and
-            # the light tier has those of the old one meanwhile.
-            versions = {}
     yield from reread_preferences(session, report)
     ((preference, unread),) = yield from read_preferences(session, [preference], report)
     warn_of_unread(report, [preference], encoder)
@@ -156,58 +154,44 @@ def _put_in_force(
     report: BuildReport,
     clock: Clock,
 ) -> Effects[dict[int, int]]:
-    """Write a preference with all that it holds, in place of another's: at once, or under a budget piece by piece.
+    """Write a preference with all that it holds, in place of another's; return the versions of the items then.
 
-    In pieces the old preference goes last. Whatever happens in between, nothing that is held is lost: until the end
-    the old preference is in force too. Return the versions of the items when the new one came into force.
+    Where a budget has no room for that, some is made; what does not fit all the same is not held for the preference.
     """
-    started, replacing = time.perf_counter(), new.replacing
-    # Two of one id cannot stand side by side.
-    same = replacing is not None and replacing.id == new.preference.id
-    at_once = session.budget is None or (new.also is not None and session.reserve > 0) or same
-    with session.changing(batch.encoder, rows := CommittedRows(preferences=True, forgotten=True)) as space:
-        rows.incomplete = replacing is not None
-        _check_new(space, new.preference, replacing)
-        waiting = session.store.retry_queue.count(session.namespace)
-        if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
-            raise RetryQueueFullError(
-                f"{len(batch.undecided)} held items are undecided under {new.preference.text!r}, and the retry queue"
-                f" takes {session.retry_queue}. Nothing was changed. The last reason was:"
-                f" {batch.undecided[-1][1][:300]} Mend it, and do it again: what was decided is remembered."
-            )
-        if at_once:
-            now = _write(session, space, new, batch, versions, rows)
-            report.kept += len({row for entries in rows.entries for row in entries.items})
-            report.entries += sum(len(entries.rows) for entries in rows.entries)
-        else:
-            first = new._replace(replacing=None, also=None)
-            now = _write(session, space, first, WriteBatch(encoder=batch.encoder), versions, rows)
-            if replacing is not None:
-                session.store.gone.follow(session.namespace, replacing.id, new.preference.id)
-                order = [held.id for held in space.preferences]
-                order.insert(space.find(replacing) + 1, new.preference.id)
-                for place, held_id in enumerate(order):
-                    session.store.preferences.move(session.namespace, held_id, place)
+    texts = (entry.instruction + entry.rationale for kept in batch.kept for entry in kept.entries)
+    needed, made = sum(_ENTRY + len(text.encode()) for text in texts), False
+    while True:
+        started = time.perf_counter()
+        try:
+            with session.changing(batch.encoder, rows := CommittedRows(preferences=True, forgotten=True)) as space:
+                rows.incomplete = new.replacing is not None
+                _check_new(space, new.preference, new.replacing)
+                _check_queue(session, new, batch)
+                now = _write(session, space, new, batch, versions, rows)
+            break
+        except BudgetError:
+            if session.budget is None or (made and not batch.kept):
+                raise
+            if made:
+                report.evicted += len(batch.kept) - len(batch.kept) // 2
+                batch.kept = batch.kept[: len(batch.kept) // 2]
+            made = (yield from make_room(session, needed, report, clock)) or True
+    report.kept += len({row for entries in rows.entries for row in entries.items})
+    report.entries += sum(len(entries.rows) for entries in rows.entries)
     clock.add("index", started)
-    if at_once:
-        if replacing is not None:
-            session.store.give_back()
-        return now
-    # What waits under other preferences goes on waiting for them.
-    batch.retried = batch.queued = True
-    try:
-        yield from written(session, batch, report, clock)
-    except BaseException:
-        # As if it had not been begun. After a kill, both are in force.
-        with suppress(EpicError):
-            take_away(session, new.preference)
-        raise
-    if replacing is not None:
-        take_away(session, replacing, also=new.also)
-    elif new.also is not None:
-        with session.lock, session.store.transaction():
-            new.also()
+    if new.replacing is not None:
+        session.store.give_back()
     return now
+
+
+def _check_queue(session: Session, new: _New, batch: WriteBatch) -> None:
+    waiting = session.store.retry_queue.count(session.namespace)
+    if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
+        raise RetryQueueFullError(
+            f"{len(batch.undecided)} held items are undecided under {new.preference.text!r}, and the retry queue takes"
+            f" {session.retry_queue}. Nothing was changed. The last reason was: {batch.undecided[-1][1][:300]} Mend it,"
+            " and do it again: what was decided is remembered."
+        )
 
 
 def _matching(

@@ -77,10 +77,6 @@ class Namespace:
         self._keep_texts = keep_texts
         self._store = store
         self._encoder = encoder
-        self._clear()
-        self.refresh()
-
-    def _clear(self) -> None:
         self._index: EntryIndex | None = None
         self._codes: dict[int, bytes] = {}
         self._instructions: dict[int, FloatArray] = {}
@@ -102,6 +98,7 @@ class Namespace:
         self.facts: set[int] = set()
         self.light_rows: set[int] = set()
         self.expired_items: set[int] = set()
+        self.refresh()
 
     def refresh(self) -> None:
         """Read the rows of the file that have changed. Call it inside a transaction or `Store.reading`."""

@@ -48,39 +48,40 @@ class Connection:
         self._salt: bytes | None = None
 
     def _explained(self, error: Exception) -> StoreError:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            return StoreError(f"{self.path} is being written by another process. Try again when it has finished.")
-        if self.key is not None and ("not a database" in text or "malformed" in text):
-            return DamagedError(self.path, text)
-        if "not a database" in text or "malformed" in text or "no such" in text or "corrupt" in text:
-            return StoreError(f"{self.path} is not a {self.schema.noun} of epic-memory, or it is damaged ({text}).")
-        if "readonly" in text and self.path is not None and Path(f"{self.place}-journal").exists():
+        text, path, noun = str(error), self.path, self.schema.noun
+
+        def has(*words: str) -> bool:
+            return any(word in text for word in words)
+
+        if has("locked", "busy"):
+            return StoreError(f"{path} is being written by another process. Try again when it has finished.")
+        if has("decode"):
+            return DamagedError(path, "a text in it is none")
+        if self.key is not None and has("not a database", "malformed"):
+            return DamagedError(path, text)
+        if has("not a database", "malformed", "no such", "corrupt"):
+            return StoreError(f"{path} is not a {noun} of epic-memory, or it is damaged ({text}).")
+        if has("readonly") and path is not None and Path(f"{self.place}-journal").exists():
             return StoreError(
-                f"{self.path} was interrupted while it was written, and has to be opened for writing once. Do not copy"
-                f" it without {self.path.name}-journal."
+                f"{path} was interrupted while it was written, and has to be opened for writing once. Do not copy it"
+                f" without {path.name}-journal."
             )
-        if "readonly" in text:
-            return ReadOnlyError(f"No permission to write {self.path}. Change its permissions, or copy it.")
-        if "unable to open" in text and self.path is not None:
+        if has("readonly"):
+            return ReadOnlyError(f"No permission to write {path}. Change its permissions, or copy it.")
+        if has("unable to open") and path is not None:
             return StoreError(
-                f"{self.path} cannot be read or written ({text}): there is no permission to make a file beside it, or"
-                " it was interrupted while it was written and has to be opened for writing once."
+                f"{path} cannot be read or written ({text}): there is no permission to make a file beside it, or it was"
+                " interrupted while it was written and has to be opened for writing once."
             )
-        if "decode" in text:
-            return DamagedError(self.path, "a text in it is none")
-        if "full" in text and self.page_limit:
+        if has("full") and self.page_limit:
             return BudgetError(
-                f"The byte budget of {self.path or f'this {self.schema.noun}'} has no room for this, even after what"
-                " could go has gone. Raise the budget."
+                f"The byte budget of {path or f'this {noun}'} has no room for this, even after what could go has gone."
+                " Raise the budget."
             )
-        if "full" in text:
-            return StoreError(f"No space is left to write {self.path}. Its last state is intact; free some space.")
-        if "I/O" in text:
-            return StoreError(
-                f"{self.path} cannot be read or written ({text}). Is the disk full? Its last state is intact."
-            )
-        return StoreError(f"{self.path or f'The {self.schema.noun}'} cannot be read or written: {text}")
+        if has("full"):
+            return StoreError(f"No space is left to write {path}. Its last state is intact; free some space.")
+        more = ". Is the disk full? Its last state is intact." if has("I/O") else ""
+        return StoreError(f"{path or f'The {noun}'} cannot be read or written ({text}){more}")
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
