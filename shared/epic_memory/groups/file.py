@@ -177,7 +177,8 @@ class MemoryFile:
             ids = {row: each for row, each in store.items.ids(space.namespace).items() if row in space.texts}
             place = {row: position for position, row in enumerate(ids)}
             preference = {row: position for position, row in enumerate(space.preference_rows)}
-            rows, added = sorted(space.item_of), store.entries.added(space.namespace)
+            rows = sorted(space.item_of)
+            added = {entry["row"]: entry["added"] for entry in store.entries.stored(space.namespace)}
             pairs = [(place[space.item_of[row]], preference.get(space.preference_of[row], -1)) for row in rows]
             return Outline(
                 items=list(ids.values()),

@@ -30,7 +30,7 @@ from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.codecs import rounded
-from epic_memory.storage.namespace import CommittedRows, Namespace
+from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.tables.entries import PlacedEntry
 from epic_memory.types import BuildReport, Candidate, FloatArray, Preference
 
@@ -163,11 +163,10 @@ def _put_in_force(
     while True:
         started = time.perf_counter()
         try:
-            with session.changing(batch.encoder, rows := CommittedRows(preferences=True, forgotten=True)) as space:
-                rows.incomplete = new.replacing is not None
+            with session.changing(batch.encoder) as space:
                 _check_new(space, new.preference, new.replacing)
                 _check_queue(session, new, batch)
-                now = _write(session, space, new, batch, versions, rows)
+                now, placed = _write(session, space, new, batch, versions)
             break
         except BudgetError:
             if session.budget is None or (made and not batch.kept):
@@ -176,8 +175,8 @@ def _put_in_force(
                 report.evicted += len(batch.kept) - len(batch.kept) // 2
                 batch.kept = batch.kept[: len(batch.kept) // 2]
             made = (yield from make_room(session, needed, report, clock)) or True
-    report.kept += len({row for entries in rows.entries for row in entries.items})
-    report.entries += sum(len(entries.rows) for entries in rows.entries)
+    report.kept += len({one.item for one in placed})
+    report.entries += len(placed)
     clock.add("index", started)
     if new.replacing is not None:
         session.store.give_back()
@@ -231,9 +230,12 @@ def _write(
     new: _New,
     batch: WriteBatch,
     versions: Mapping[int, int],
-    rows: CommittedRows,
-) -> dict[int, int]:
-    """Write a preference and what it holds, and take out the one it replaces; return the versions of the items."""
+) -> tuple[dict[int, int], list[PlacedEntry]]:
+    """Write a preference and what it holds, and take out the one it replaces.
+
+    Returns:
+        The versions of the items, and the entries that were written.
+    """
     store, namespace = session.store, session.namespace
     position: int | None = None
     left: list[int] = []
@@ -254,14 +256,14 @@ def _write(
         for entry in kept.entries
     ]
     if placed:
-        rows.entries.append(store.entries.put_all(placed))
+        store.entries.put_all(placed)
     for item, reason, ids in batch.undecided:
         store.retry_queue.put(namespace, item, reason, ids)
     # Last: an item that only the old preference held may be held by the new one.
     store.drop_orphans(left, keep_texts=session.reserve > 0)
     if new.also is not None:
         new.also()
-    return now
+    return now, placed
 
 
 def _check_new(space: Namespace, preference: Preference, replacing: Preference | None) -> None:

@@ -53,18 +53,13 @@ def take_away(
         row = store.preferences.row(namespace, preference.id)
         if row is None:
             return
-        with session.changing(session.encoder, rows := CommittedRows(preferences=True)) as space:
-            # Of an expired preference nothing is in RAM, and items that only it held may come back.
-            rows.incomplete = reason is not None
+        with session.changing(session.encoder) as space:
             if reason is not None and preference not in space.expired:
                 return  # another process has added it anew
-            items = store.entries.items_under(row)
-            held = {} if reason is None else store.items.held_at(items)
-            rows.gone = [entry for entry, under in space.preference_of.items() if under == row]
+            held = {} if reason is None else store.items.held_at(store.entries.items_under(row))
             store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)
             store.gone.mark(namespace, [f"preference {preference.id}"])
-            left = store.items.present(items)
-            rows.gone_items = [item_row for item_row in items if item_row not in left]
+            left = store.items.present(list(held))
             records = [
                 (one.digest, NotKept(item_id=one.item.id, text=one.item.text, stage="expired", reason=reason or ""))
                 for item_row, one in held.items()

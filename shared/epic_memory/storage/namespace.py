@@ -41,7 +41,6 @@ class CommittedRows:
         entries, texts: The entries, and the items with E(x), that it added.
         gone, gone_items: Entry rows, and rows of items, that it removed.
         seen: Digests that were added to the ledger; `forgotten` if others had to leave it.
-        preferences: Whether preferences were added or removed.
         incomplete: Whether rows were changed that are not listed, so that all have to be compared with the file.
     """
 
@@ -51,7 +50,6 @@ class CommittedRows:
     gone_items: list[int] = field(default_factory=list)
     seen: list[bytes] = field(default_factory=list)
     forgotten: bool = False
-    preferences: bool = False
     incomplete: bool = False
 
 
@@ -289,12 +287,6 @@ class Namespace:
         if rows.gone or rows.gone_items:
             self._leave([row for row in rows.gone if row in self.item_of])
             self._leave_texts(rows.gone_items)
-        if rows.preferences:
-            expiry = self._expiry
-            self._read_preferences(time.time())
-            self._expiry = min(expiry, self._expiry)
-            # Texts of entries may mention what was removed.
-            self._entries.clear()
         self.facts.difference_update(rows.gone_items)
         for entries in rows.entries:
             self._enter(entries)

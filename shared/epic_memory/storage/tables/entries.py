@@ -208,13 +208,6 @@ class Entries(Repository):
         found = self.at([row["row"] for row in self._of(item_row)], namespace)
         return [found[row] for row in sorted(found)]
 
-    def added(self, namespace: str) -> dict[int, float]:
-        """Return entry row to when it was written, in Unix seconds, for a namespace."""
-        return {
-            row: float(at)
-            for row, at in self.db.read(f"SELECT entries.row, entries.added FROM entries {_HERE}", (namespace,))
-        }
-
     def _of(self, item_row: int) -> list[sqlite3.Row]:
         return self.db.rows(ENTRIES, "WHERE item = ? ORDER BY row", item_row)
 
