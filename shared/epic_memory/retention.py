@@ -205,9 +205,7 @@ class ByValue:
 
 
 def checked_policy(policy: object) -> None:
-    """Raise an `InvalidInputError` for a policy without a name, a share above 0 and at most 1, or a method `order`."""
-    if isinstance(policy, type) or not callable(getattr(policy, "order", None)):
-        raise InvalidInputError(f"retention must be an object with a method order(held, now), not {policy!r}.")
+    """Raise an `InvalidInputError` for a policy without a name, or a share above 0 and at most 1."""
     if not isinstance(getattr(policy, "name", None), str):
         raise InvalidInputError(f"The retention policy {policy!r} needs a name.")
     _checked_share(getattr(policy, "share", None))

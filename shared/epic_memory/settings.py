@@ -15,7 +15,6 @@ from epic_memory.pipeline.fallback import checked_fallback
 from epic_memory.pipeline.on_demand import checked_on_demand
 from epic_memory.pipeline.opening import set_budget
 from epic_memory.pipeline.session import Session
-from epic_memory.pipeline.tags import checked_tagger
 from epic_memory.retention import RetentionPolicy, checked_budget, checked_policy, checked_reserve
 from epic_memory.runtime.batching import checked_part
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of
@@ -153,11 +152,10 @@ class Settings:
         checked_budget(self.budget)
         checked_reserve(self.reserve)
         checked_fallback(self.fallback)
-        checked_tagger(self.tagger)
-        if self.verifier is not None and not isinstance(self.verifier, str):
-            checked_part("verifier", self.verifier, "verify")
-        if self.chunker is not None:
-            checked_part("chunker", self.chunker, "chunks")
+        for name, method in (("verifier", "verify"), ("chunker", "chunks"), ("tagger", "atag"), ("retention", "order")):
+            part = getattr(self, name)
+            if part is not None and not (name == "verifier" and isinstance(part, str)):
+                checked_part(name, part, method)
         if self.retention is not None:
             checked_policy(self.retention)
 

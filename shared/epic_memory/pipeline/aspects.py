@@ -13,6 +13,7 @@ from epic_memory.errors import BudgetError, InvalidInputError, UnknownPreference
 from epic_memory.pipeline.session import Session, reader_among
 from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.preferences.parser import aspects_of
+from epic_memory.runtime.batching import checked_part
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.streaming import Batch, NextBatch, streamed
 from epic_memory.runtime.telemetry import Progress
@@ -51,11 +52,7 @@ def checked_expander(lm: LanguageModel | str | None) -> Reader | None:
     from epic_memory.preferences.lm_reader import AspectReader
 
     lm = lm_of(lm) if isinstance(lm, str) else lm
-    named = isinstance(getattr(lm, "name", None), str)
-    if isinstance(lm, type) or not callable(getattr(lm, "complete", None)) or not named:
-        raise InvalidInputError(
-            f'expander must be a language model, such as OllamaLM("qwen3:4b"), not {type(lm).__name__}.'
-        )
+    checked_part("expander", lm, "complete")
     return AspectReader(lm)
 
 

@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from epic_memory.errors import InvalidInputError
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Call, Effects
 from epic_memory.text.tagging import PREFIX, Tagger, Tags, tag_metadata
 from epic_memory.types import BuildReport, Item
-
-
-def checked_tagger(tagger: Tagger | None) -> Tagger | None:
-    """Check a tagger; anything else is an `InvalidInputError`."""
-    if tagger is not None and (isinstance(tagger, type) or not isinstance(tagger, Tagger)):
-        raise InvalidInputError(
-            f"A tagger has a name, tag(texts) and atag(texts), such as epic_graph.PhraseTagger(); {tagger!r} is none."
-        )
-    return tagger
 
 
 def tagged(session: Session, tagger: Tagger, items: Sequence[Item], report: BuildReport) -> Effects[list[Item]]:

@@ -164,7 +164,7 @@ def test_a_model_has_to_be_there_to_be_asked_for() -> None:
     with pytest.raises(InvalidInputError, match="auto, model, bundled, off"):
         made(None, WINE, expansions="library")
     for none in (Writing, object()):
-        with pytest.raises(InvalidInputError, match="expander must be a language model"):
+        with pytest.raises(InvalidInputError, match="expander must be an object with a method complete"):
             made(None, WINE, expander=none)
     with pytest.raises(InvalidInputError, match="There is no model 'qwen3:4b'"):
         made(None, WINE, expander="qwen3:4b")

@@ -82,5 +82,5 @@ def test_what_a_tagger_cannot_read_is_added_without_tags_and_reported() -> None:
 
 def test_what_cannot_be() -> None:
     for wrong in (Places, "phrases", object()):
-        with pytest.raises(InvalidInputError, match="A tagger has"):
+        with pytest.raises(InvalidInputError, match="tagger must be"):
             EpicMemory(settings=Settings(tagger=wrong))  # type: ignore[arg-type]
