@@ -260,7 +260,7 @@ def _put(
         # What is kept now was not kept before: that is over, and its earlier versions are forgotten.
         for item_id, digests in store.seen.recorded(namespace, [kept.item.id for kept, _ in alive]).items():
             store.seen.remove(namespace, digests)
-            store.seen.forget_records(namespace, item_id=item_id)
+            store.seen.forget_records(namespace, id=item_id)
             rows.forgotten = True
     placed = []
     for kept, entries in alive:

@@ -168,8 +168,8 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
     assert budget is not None
 
     def missing_bytes() -> int:
-        count, free, page = session.store.pages()
-        return (count - free) * page + needed - budget.pages(page) * page
+        page = session.store.pages()[2]
+        return session.store.used_bytes() + needed - budget.pages(page) * page
 
     started, room = time.perf_counter(), False
     for _ in range(_ROUNDS):
@@ -246,22 +246,16 @@ def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
     return choose(order, held, weighed.sizes, goal, floor)
 
 
-def _unsure(weighed: Weighed, doomed: Positions) -> Positions:
-    """Return the entries that the verifier was less sure of than of the median entry."""
-    confidence = weighed.held.confidence
-    known = confidence[~np.isnan(confidence)]
-    middle = float(np.median(known)) if len(known) else 1.0
-    return doomed[~(confidence[doomed] >= middle)]
-
-
 def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
     """Let a language model judge what another verifier kept, and return the rows of the entries that stay therefore."""
     verifier = session.verifier
     if not session.settings.fine or not session.base.cached:
         return set()
-    other = _unsure(weighed, doomed)
-    other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]
     held = weighed.held
+    known = held.confidence[~np.isnan(held.confidence)]
+    # Those that the verifier was less sure of than of the median entry.
+    other = doomed[~(held.confidence[doomed] >= (float(np.median(known)) if len(known) else 1.0))]
+    other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]
     with session.lock, session.store.reading():
         space = session.space()
         position_of = {row: position for position, row in enumerate(space.preference_rows)}

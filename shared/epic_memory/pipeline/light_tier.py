@@ -37,7 +37,7 @@ def admitted(
         return [], []
     code = code_length(session.encoder.dimension, small=True)
     sizes = [int(_FILLING * (item_bytes(item) + code)) for item, _ in rejected]
-    room = _limit(session) - _SLACK - used_bytes(session)
+    room = _limit(session) - _SLACK - session.store.used_bytes()
     if sum(sizes) <= room:
         return list(rejected), []
     rows, count = sorted(space.light_rows), len(rejected)
@@ -58,7 +58,7 @@ def admitted(
 
 def trim(session: Session) -> int:
     """Evict the lowest-ranked items until the file fits into its reserve; return how many went."""
-    excess = used_bytes(session) + _SLACK - _limit(session)
+    excess = session.store.used_bytes() + _SLACK - _limit(session)
     return leave(session, excess) if excess > 0 else 0
 
 
@@ -106,12 +106,6 @@ def _limit(session: Session) -> int:
     if session.budget is None:
         return session.reserve
     return min(session.reserve, session.budget.pages(page := session.store.pages()[2]) * page)
-
-
-def used_bytes(session: Session) -> int:
-    """Return how many bytes of the file are in use."""
-    count, free, page = session.store.pages()
-    return (count - free) * page
 
 
 def _worth(space: Namespace, vectors: FloatArray) -> FloatArray:

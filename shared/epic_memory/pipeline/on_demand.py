@@ -99,7 +99,8 @@ def unjudged(
     for row in rows[:FOUND] if heavy else ():
         if row in space.facts or space.texts.place(row) < 0:
             continue
-        judged = space.preferences_judged(row, _UNSURE)
+        entries = [entry for entry in space.rows_of.get(row, ()) if space.neutral_by.get(entry) not in _UNSURE]
+        judged = {space.text_of.get(space.preference_of[entry]) for entry in entries}
         open_ = [one for one in heavy if one.text not in judged and (row, one.id) not in session.asked_on_demand]
         if open_:
             pairs.append((row, open_))

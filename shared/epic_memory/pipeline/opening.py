@@ -98,8 +98,7 @@ def set_budget(session: Session, octets: int | None, reserve: int | None = None)
     session.reserve = reserve if reserve is not None else DEFAULT_RESERVE if known is None else known
     budget = budget_in(session.store.meta()) if octets is None else Budget(octets) if octets else None
     if budget is not None:
-        count, free, page = session.store.pages()
-        least = _ROOM_FOR_AN_ENTRY + (count - free) * page
+        least = _ROOM_FOR_AN_ENTRY + session.store.used_bytes()
         if budget.total < least and not session.store.holds_anything():
             raise BudgetError(f"A budget of {budget.total} bytes has no room for an entry. It takes {least} at least.")
     session.limit(budget)
@@ -114,7 +113,7 @@ def shrink(session: Session) -> None:
     budget, store = session.budget, session.store
     if budget is None or not store.writable:
         return
-    count, free, page = store.pages()
+    count, _, page = store.pages()
     if count <= budget.pages(page):
         return
     store.limit_pages(0)
@@ -124,7 +123,7 @@ def shrink(session: Session) -> None:
         mine = int(weigh(session).sizes.sum()) + sum(light.values())
         share = mine / max(mine, store.items.raw_bytes())
     content = parts["documents"] + parts["index"] + parts["instructions"] + parts["graph"]
-    least = (count - free) * page - int(share * content) - parts["verdicts"] - parts["ledger"]
+    least = store.used_bytes() - int(share * content) - parts["verdicts"] - parts["ledger"]
     if least <= budget.pages(page) * page:
         with session.lock, store.transaction():
             store.seen.trim(session.namespace, budget.verdicts)
@@ -213,15 +212,10 @@ def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
                     # Its features were another encoder's.
                     store.learnt.forget(namespace)
             # Only now, until it is committed the file is the old encoder's; and before anybody else writes.
-            _adopt(session, encoder)
+            was = session.verifier
+            if type(was) is EmbeddedVerifier and was.encoder is session.encoder:
+                session.verifier = EmbeddedVerifier(encoder, threshold=was.threshold, language=was.language)
+            session.spaces.clear()
+            session.expanded.clear()
+            session.encoder, session.own_tau = encoder, None
             return
-
-
-def _adopt(session: Session, encoder: Encoder) -> None:
-    if type(session.verifier) is EmbeddedVerifier and session.verifier.encoder is session.encoder:
-        was = session.verifier
-        session.verifier = EmbeddedVerifier(encoder, threshold=was.threshold, language=was.language)
-    session.spaces.clear()
-    session.expanded.clear()
-    session.encoder = encoder
-    session.own_tau = None

@@ -139,4 +139,4 @@ def forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[s
     store.edits.forget(namespace, ids)
     store.seen.remove(namespace, digests)
     for item_id in ids:
-        store.seen.forget_records(namespace, item_id=item_id)
+        store.seen.forget_records(namespace, id=item_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,6 +59,7 @@ class Namespace:
         preferences: The live preferences in the user's order.
         expired: The expired preferences.
         vectors: E(p) of the live ones, shape `(m, d)`.
+        text_of: Their texts, by preference row.
         texts: E(x) of the items of both tiers, by item row.
         item_of, preference_of, stance_of: Item row, preference row and stance, by entry row.
         rows_of: Entry rows, by item row.
@@ -133,7 +133,7 @@ class Namespace:
         live = [position for position, end in enumerate(ends) if end > now]
         self.preference_rows = [rows[position] for position in live]
         self.preferences = [preferences[position] for position in live]
-        self._text_of = {rows[position]: preferences[position].text for position in live}
+        self.text_of = {rows[position]: preferences[position].text for position in live}
         self.expired = [p for p, end in zip(preferences, ends, strict=True) if end <= now]
         self._expired_rows = [row for row, end in zip(rows, ends, strict=True) if end <= now]
         self.vectors = vectors[live]
@@ -194,23 +194,10 @@ class Namespace:
         known = self._stances.get(row)
         if known is None:
             known = self._stances[row] = {
-                self._text_of.get(self.preference_of[entry]): self.stance_of[entry]
+                self.text_of.get(self.preference_of[entry]): self.stance_of[entry]
                 for entry in self.rows_of.get(row, ())
             }
         return known
-
-    def preferences_judged(self, row: int, unsure: AbstractSet[int]) -> set[str]:
-        """Return the texts of the preferences that an item was judged under.
-
-        Args:
-            row: The item's.
-            unsure: Numbers of verifiers whose "neutral" only says that they do not know.
-        """
-        return {
-            self._text_of[self.preference_of[entry]]
-            for entry in self.rows_of.get(row, ())
-            if self.neutral_by.get(entry) not in unsure and self.preference_of[entry] in self._text_of
-        }
 
     def near(self, vector: FloatArray, k: int | None) -> tuple[NDArray[np.intp] | None, FloatArray]:
         """Return the places of the items' texts that may be the k nearest, and of the facts, with their cosines."""

@@ -145,6 +145,11 @@ class Connection:
         count, free, size = self.read("SELECT * FROM pragma_page_count, pragma_freelist_count, pragma_page_size")[0]
         return count, free, int(size)  # SQLCipher gives a text
 
+    def used_bytes(self) -> int:
+        """Return how many bytes of the file are in use."""
+        count, free, size = self.pages()
+        return (count - free) * size
+
     @contextmanager
     def transaction(self, *, wait: bool = True) -> Iterator[None]:
         """Make all changes inside the block take effect together or not at all; other threads wait.

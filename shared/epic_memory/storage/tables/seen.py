@@ -91,17 +91,13 @@ class Seen(Repository):
         if self.db.page_limit:
             return self.most
         # A small memory keeps a small ledger.
-        return min(max(_LEAST, int(_LEDGER_SHARE * self._octets() / _WIDTH) - _LEDGER_LESS), self.most)
-
-    def _octets(self) -> int:
-        count, free, page = self.db.pages()
-        return (count - free) * page
+        return min(max(_LEAST, int(_LEDGER_SHARE * self.db.used_bytes() / _WIDTH) - _LEDGER_LESS), self.most)
 
     def records_room(self) -> int:
         """Return how many records of each kind are kept."""
         wanted = self.records_kept
         if wanted is None:
-            wanted = max(_LEAST_RECORDS, int(_SHARE / 2 * self._octets() / _RECORD))
+            wanted = max(_LEAST_RECORDS, int(_SHARE / 2 * self.db.used_bytes() / _RECORD))
         return min(wanted, self.records_most)
 
     def drop(self, namespace: str, excess: int) -> int:
@@ -222,11 +218,10 @@ class Seen(Repository):
             self.drop(namespace, excess)
         self._trim(namespace, self.records_room())
 
-    def forget_records(self, namespace: str, *, item_id: str | None = None, preference: int | None = None) -> None:
-        """Drop the records of an item, or those with a preference, by its row."""
-        for column, value in (("id", item_id), ("preference", preference)):
-            if value is not None:
-                self.delete(f"namespace = ? AND {column} = ?", namespace, value, table="not_kept")
+    def forget_records(self, namespace: str, **which: str | int) -> None:
+        """Drop the records of an item, by its `id`, or those with a `preference`, by its row."""
+        for column, value in which.items():
+            self.delete(f"namespace = ? AND {column} = ?", namespace, value, table="not_kept")
 
     def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
         """Remove sentences that mention a removed preference from reasons."""
