@@ -203,7 +203,8 @@ class Session:
 
     def has_expired(self, space: Namespace) -> bool:
         """Tell whether anything of the own namespace has expired and was not removed yet."""
-        return bool(space.expired or space.expired_items) or self.store.has_expired(self.namespace)
+        known = space.expires() or bool(space.expired or space.expired_items)
+        return known or self.store.has_expired(self.namespace)
 
     def limit(self, budget: Budget | None) -> None:
         """Hold the file to a byte budget, and what is bounded by number to its share of it."""

@@ -8,7 +8,7 @@ import sqlite3
 import string
 import threading
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,11 @@ import pytest
 
 from epic_memory import EpicMemory, Item, Verdict
 from epic_memory.errors import DamagedError, InvalidInputError, StoreError, UnknownItemError, VerifierError
-from epic_memory.pipeline import opening, preferences
+from epic_memory.pipeline import opening
 from epic_memory.retention import Held
 from epic_memory.storage.memory_schema import ITEMS
 from epic_memory.storage.store import Store
+from epic_memory.storage.tables.entries import Entries
 from epic_memory.text.chunking import WordChunker
 from epic_memory.types import BuildReport, Candidate
 from helpers import Answering, HashEncoder, KeepAll, keep, memory_at, memory_of
@@ -60,15 +61,14 @@ def path(tmp_path: Path) -> Path:
 def test_a_replacement_that_cannot_be_written_leaves_the_preference_it_replaces(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(*args: Any) -> Iterator[Any]:
-        yield from ()
+    def failing(*args: Any) -> Any:
         raise ConnectionError("gone")
 
     with memory_at(path, TEA, budget="1 MB") as memory:
         memory.add(teas(60))
         before = found(memory)
         with monkeypatch.context() as patched:
-            patched.setattr(preferences, "written", failing)
+            patched.setattr(Entries, "put_all", failing)
             with pytest.raises(ConnectionError, match="gone"):
                 memory.preferences.replace(TEA, GREEN_TEA)
         assert (preferences_of(memory), len(memory), found(memory)) == ([TEA], 60, before)

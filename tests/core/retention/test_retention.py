@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,13 +53,6 @@ def test_an_order_has_every_position_once_and_is_the_same_again(count: int, seed
     order = policy.order(entries, NOW + days * DAY)
     assert sorted(order.tolist()) == list(range(count))
     assert order.tolist() == policy.order(entries, NOW + days * DAY).tolist()
-
-
-def test_columns_of_different_lengths_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="items"):
-        replace(held(3), items=np.zeros(2, dtype=np.int64))
-    with pytest.raises(InvalidInputError, match="added"):
-        replace(held(3), added=np.zeros((3, 1)))
 
 
 UNKNOWN = np.nan

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from epic_memory import EpicMemory, Filter, Item, Settings
-from epic_memory.storage import approximate, texts, vector_index
+from epic_memory.storage import texts, vector_index
 from epic_memory.storage.vector_index import LEAST_ROWS, VectorTable
 
 
@@ -69,7 +69,7 @@ def test_added_replaced_and_removed_vectors_count_at_once(large: VectorTable) ->
 
 
 def test_without_the_recall_the_search_stays_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(approximate, "LEAST_RECALL", 1.1)
+    monkeypatch.setattr(vector_index, "LEAST_RECALL", 1.1)
     monkeypatch.setattr(vector_index, "LEAST_ROWS", 20_000)
     table = VectorTable(16)
     table.add(list(range(20_000)), unit(20_000))
