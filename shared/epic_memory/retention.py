@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import FloatArray
-from epic_memory.types.digests import DIGEST_BYTES
 
 Positions: TypeAlias = NDArray[np.intp]
 _UNITS = {"": 1, "B": 1}
@@ -92,26 +91,6 @@ class Budget:
     def largest_item(self) -> int:
         """Bytes of the largest item that is accepted: a quarter, so that there is room for others."""
         return self.total // 4
-
-    @property
-    def verdicts(self) -> int:
-        """Most verdicts in the cache: a tenth."""
-        return self.total // 10 // 600
-
-    @property
-    def ledger(self) -> int:
-        """Most items in the ledger: a twentieth."""
-        return self.total // 20 // DIGEST_BYTES
-
-    @property
-    def not_kept(self) -> int:
-        """Most discarded, and most evicted items on record: together about a twentieth."""
-        return self.total // 40 // 350
-
-    @property
-    def retry_queue(self) -> int:
-        """Most items in the retry queue: about a quarter."""
-        return max(1, self.total // 4 // 1000)
 
 
 def budget_in(meta: Mapping[str, Any]) -> Budget | None:

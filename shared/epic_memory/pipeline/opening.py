@@ -126,7 +126,7 @@ def shrink(session: Session) -> None:
     least = store.used_bytes() - int(share * content) - parts["verdicts"] - parts["ledger"]
     if least <= budget.pages(page) * page:
         with session.lock, store.transaction():
-            store.seen.trim(session.namespace, budget.verdicts)
+            store.seen.trim(session.namespace, store.verdicts.kept)
             session.mark_stale()
         # Written anew first: what the gaps take need not be evicted.
         store.compact()

@@ -20,7 +20,7 @@ from epic_memory.steering.query_steering import QuerySteering
 from epic_memory.storage.namespace import CommittedRows, Namespace
 from epic_memory.storage.store import Store
 from epic_memory.types import BuildReport, FloatArray, Item, Preference
-from epic_memory.types.digests import digest
+from epic_memory.types.digests import DIGEST_BYTES, digest
 from epic_memory.types.modes import Mode
 from epic_memory.verification.base import BaseVerifier, Verifier, base_verifier
 
@@ -215,10 +215,11 @@ class Session:
             store.seen.most = store.seen.records_most = 2**31
             return
         store.limit_pages(budget.pages(store.pages()[2]))
-        store.verdicts.kept = min(store.verdicts.kept, budget.verdicts)
-        store.seen.most = budget.ledger
-        store.seen.records_most = budget.not_kept
-        self.retry_queue = min(self.retry_queue, budget.retry_queue)
+        # A tenth is for verdicts, a twentieth each for the ledger and for records, a quarter for what waits.
+        store.verdicts.kept = min(store.verdicts.kept, budget.total // 10 // 600)
+        store.seen.most = budget.total // 20 // DIGEST_BYTES
+        store.seen.records_most = budget.total // 40 // 350
+        self.retry_queue = min(self.retry_queue, max(1, budget.total // 4 // 1000))
 
     def mark_stale(self) -> None:
         """Have every namespace look at the file again before it is used."""
