@@ -100,8 +100,7 @@ class GraphMemory:
         A memory's file without a graph gets one: `update()` adds the items that it holds.
 
         Args:
-            path, preferences, encoder, llm, settings, sync: As for `EpicMemory.open`.
-            extractor: As for `GraphMemory`.
+            extractor: As for `GraphMemory`; the others as for `EpicMemory.open`.
 
         Raises:
             EpicError: as `EpicMemory.open`.
@@ -300,13 +299,11 @@ class GraphMemory:
             InvalidInputError: for an id that is not a string.
         """
         with self._session.lock, self._store.reading():
-            held = self._looked()
-            row = None if item_id is None else self._passage(item_id)
+            held, row = self._looked(), None if item_id is None else self._passage(item_id)
             if held is None or (item_id is not None and row is None):
                 return []
-            name_of = held.name_of
-            rows = name_of if row is None else self._tables.mentions_and_facts([row])[0][:, 1].tolist()
-            return [name_of[one] for one in rows]
+            rows = held.name_of if row is None else self._tables.mentions_and_facts([row])[0][:, 1].tolist()
+            return [held.name_of[one] for one in rows]
 
     def facts(self, item_id: str) -> list[tuple[str, str, str]]:
         """Return the facts in an item: subject, relation, object.
@@ -317,8 +314,8 @@ class GraphMemory:
             held, row = self._looked(), self._passage(item_id)
             if held is None or row is None:
                 return []
-            name_of = held.name_of
-            return [(name_of[one], relation, name_of[other]) for one, relation, other in self._tables.relations(row)]
+            named = self._tables.relations(row)
+            return [(held.name_of[one], relation, held.name_of[other]) for one, relation, other in named]
 
     def neighbours(self, entity: str) -> list[Neighbour]:
         """Return the entities that share a fact with an entity; those of the most passages first.
@@ -363,8 +360,7 @@ class GraphMemory:
         return GraphTables(self._store)
 
     def _passage(self, item_id: object) -> int | None:
-        row: int | None = self._store.items.row(self.memory.namespace, checked_text(item_id, "The item's id"))
-        return row
+        return self._store.items.row(self.memory.namespace, checked_text(item_id, "The item's id"))
 
     def _looked(self) -> LoadedGraph | None:
         """Return the graph in the file's current state; None if the file has none. The caller holds the lock."""
