@@ -8,31 +8,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
-
-from epic_graph.entity_linking import Near, name_features, synonyms
 from epic_graph.extraction.base import LONGEST_NAME, Extraction, Extractor, Fact, Unextracted, entity_key
 from epic_graph.loaded import LoadedGraph
 from epic_graph.reports import GraphReport
-from epic_graph.tables import MOST_ENTITIES, GraphTables, NewEntity, PassageRow
-from epic_memory.encoders.base import Embed
-from epic_memory.errors import BudgetError, EncoderError
+from epic_graph.tables import MOST_ENTITIES, GraphTables, PassageRow
+from epic_memory.errors import BudgetError
 from epic_memory.pipeline.eviction import make_room
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.streaming import AnswerStream, NextBatch, streamed
 from epic_memory.runtime.telemetry import Progress
-from epic_memory.storage.codecs import code_length, rounded
 from epic_memory.storage.store import Store
 from epic_memory.storage.tables.entries import verifier_number
-from epic_memory.types import BuildReport, FloatArray, Item, Usage
+from epic_memory.types import BuildReport, Item, Usage
 from epic_memory.types.validation import writable
-
-Hold: TypeAlias = Callable[[], LoadedGraph | None]
 
 _BLOCK = 256
 _LONGEST_REASON = 500
-# Estimated growth of the file in bytes: by a passage, and by an entity without the code of its vector.
+# Estimated growth of the file in bytes: by a passage, and by an entity.
 _GROWTH = 2_000
 _ROW = 120
 
@@ -43,14 +36,12 @@ class Work:
 
     Attributes:
         hold: Returns the graph in the file's current state; the caller holds the lock.
-        synonymy: The cosine from which two entities' names are synonyms; None for no synonyms.
         clock: Times the work done here, without the effects.
     """
 
     session: Session
-    hold: Hold
+    hold: Callable[[], LoadedGraph]
     extractor: Extractor
-    synonymy: float | None
     report: GraphReport
     clock: Clock
 
@@ -99,20 +90,20 @@ def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
 
 
 def _fitted(work: Work, found: Found) -> Effects[None]:
-    """Commit answers by `_written`; under a byte budget passage by passage, after making room for each."""
+    """Commit answers; under a byte budget passage by passage, after making room for each."""
     session, report = work.session, work.report
     if session.budget is None:
-        yield from _written(work, found)
+        _write(work, found)
         return
     for row, one in found.items():
         evicted = BuildReport()
         room = False
         try:
-            needed = _GROWTH + (code_length(session.encoder.dimension) + _ROW) * len(one.names)
+            needed = _GROWTH + _ROW * len(one.names)
             if isinstance(one.answer, Extraction):
                 needed += sum(4 + len(fact.relation.encode()) for fact in one.answer.facts)
             if needed <= session.budget.largest_item and (yield from make_room(session, needed, evicted)):
-                yield from _written(work, {row: one})
+                _write(work, {row: one})
                 room = True
         except BudgetError:
             pass
@@ -120,39 +111,24 @@ def _fitted(work: Work, found: Found) -> Effects[None]:
         report.evicted += evicted.evicted
 
 
-def _written(work: Work, found: Found) -> Effects[None]:
-    """Commit answers, with embeddings of names that are new."""
-    session, store, clock = work.session, work.session.store, work.clock
-    encoder, vectors = session.encoder, dict[str, FloatArray]()
-    passages: list[PassageRow] | None = None
-    while passages is None:
-        with session.lock, store.reading():
-            new = _new(work.hold(), _alive(store, found))
-        missing = [name for name in new.values() if name not in vectors]
-        if missing:
-            encoded: FloatArray = yield Embed(encoder, missing, "embedding entities")
-            # As the file will return them: synonyms must not depend on when a vector was read.
-            vectors.update(zip(missing, rounded(encoded), strict=True))
-        started = time.perf_counter()
-        with session.lock, store.transaction():
-            held, alive = work.hold(), _alive(store, found)
-            if held is None or held.encoder is not encoder:
-                raise EncoderError("The memory was embedded anew while this was going on. Do it again.")
-            new = _new(held, alive)
-            # If not, an entity or a spelling has gone meanwhile, with the last passage that had it: try again.
-            if all(name in vectors for name in new.values()):
-                started = clock.add("writing", started)
-                near = _near(held, new, vectors, work.synonymy)
-                started = clock.add("synonyms", started)
-                rows = _write_entities(store, held, new, vectors, near)
-                row_of = ChainMap(rows, held.names.row_of)
-                name_of = ChainMap({rows[key]: name for key, name in new.items()}, held.names.name_of)
-                passages = [_passage(row, one, work.extractor, row_of, name_of) for row, one in alive.items()]
-                GraphTables(store).put_passages(passages)
-        clock.add("writing", started)
-    report = work.report
-    report.entities += len(new)
-    report.synonyms += sum(map(len, near))
+def _write(work: Work, found: Found) -> None:
+    """Commit answers."""
+    session, report, started = work.session, work.report, time.perf_counter()
+    tables = GraphTables(session.store)
+    with session.lock, session.store.transaction():
+        held, alive = work.hold(), _alive(session.store, found)
+        names: dict[str, str] = {}
+        for one in alive.values():
+            for key, name in one.names.items():
+                if key not in held.row_of:
+                    names.setdefault(key, name)
+        rows = {key: tables.add_entity(held.namespace, name, key) for key, name in names.items()}
+        row_of = ChainMap(rows, held.row_of)
+        name_of = ChainMap({rows[key]: name for key, name in names.items()}, held.name_of)
+        passages = [_passage(row, one, work.extractor, row_of, name_of) for row, one in alive.items()]
+        tables.put_passages(passages)
+    work.clock.add("writing", started)
+    report.entities += len(names)
     report.passages += len(passages)
     for passage in passages:
         report.facts += len(passage.facts)
@@ -166,43 +142,6 @@ def _alive(store: Store, found: Found) -> Found:
     """Return the answers without those for passages that have gone meanwhile."""
     items = store.items.at(list(found))
     return {row: one for row, one in found.items() if row in items and items[row].text == one.item.text}
-
-
-def _new(held: LoadedGraph | None, found: Found) -> dict[str, str]:
-    """Return key to name of the entities that the graph does not have yet, with the first spelling of each."""
-    names: dict[str, str] = {}
-    for one in found.values():
-        for key, name in one.names.items():
-            if held is None or key not in held.names.row_of:
-                names.setdefault(key, name)
-    return names
-
-
-def _near(
-    held: LoadedGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], synonymy: float | None
-) -> list[Near]:
-    """Return the synonyms of new entities."""
-    if not new or synonymy is None:
-        return [[] for _ in new]
-    stacked = np.stack([vectors[name] for name in new.values()])
-    return synonyms(held.names.features, name_features(list(new), stacked), synonymy)
-
-
-def _write_entities(
-    store: Store, held: LoadedGraph, new: Mapping[str, str], vectors: Mapping[str, FloatArray], near: Sequence[Near]
-) -> dict[str, int]:
-    """Write entities with their synonyms, and return key to row."""
-    rows: list[int] = []
-    earlier = held.names.rows
-    for (key, name), alike in zip(new.items(), near, strict=True):
-        # Places after those of the earlier entities are of new ones, all before this one.
-        synonyms = [
-            (int(earlier[place]) if place < len(earlier) else rows[place - len(earlier)], cosine)
-            for place, cosine in alike
-        ]
-        entity = NewEntity(name=name, key=key, vector=vectors[name], near=synonyms)
-        rows.append(GraphTables(store).add_entity(held.namespace, entity))
-    return dict(zip(new, rows, strict=True))
 
 
 def _named(answer: Extraction | Unextracted) -> dict[str, str]:

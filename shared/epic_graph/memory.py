@@ -10,7 +10,7 @@ from epic_graph.extraction.base import Extractor, PhraseExtractor, checked_extra
 from epic_graph.ingest import Work, grow
 from epic_graph.loaded import LoadedGraph
 from epic_graph.reports import GraphReport, Neighbour
-from epic_graph.search import GraphHits, Reader, Walk, search
+from epic_graph.search import GraphHits, Reader, search
 from epic_graph.tables import GraphTables
 from epic_memory.context import ALLOWANCE, context_of
 from epic_memory.encoders import Encoder
@@ -47,9 +47,6 @@ class GraphMemory:
         memory: An existing memory, instead of `preferences`, `encoder`, `llm` and `settings`.
         extractor: Finds entities and facts in passages: by default a `PhraseExtractor`, which needs no model; or an
             `LMExtractor`.
-        synonymy: The cosine from which two entities' names are synonyms, in (0, 1]; None for no such edges.
-        damping: The probability that the walk goes on along an edge instead of restarting, in [0, 1).
-        passage_weight: The weight of the passage nearest to the query as a start of the walk; an entity's is at most 1.
         encoder, llm, settings: As for `EpicMemory`.
 
     Raises:
@@ -63,14 +60,11 @@ class GraphMemory:
         *,
         memory: EpicMemory | None = None,
         extractor: Extractor | None = None,
-        synonymy: float | None = 0.8,
-        damping: float = 0.5,
-        passage_weight: float = 0.05,
         encoder: Encoder | str | None = None,
         llm: Any = None,
         settings: Settings | None = None,
     ) -> None:
-        self.extractor, self._synonymy, self._walk = _checked(extractor, synonymy, damping, passage_weight)
+        self.extractor = PhraseExtractor() if extractor is None else checked_extractor(extractor)
         if isinstance(preferences, EpicMemory):
             raise InvalidInputError("A graph over a memory that you have is GraphMemory(memory=...).")
         if memory is None:
@@ -82,7 +76,6 @@ class GraphMemory:
                 "With memory=, preferences, encoder, llm and settings are the memory's own: give them to it."
             )
         self.memory = memory
-        self._phrases = PhraseExtractor()
         self._reader = Reader(memory.encoder)
         self._loaded: LoadedGraph | None = None
         # The last row that was offered to the graph: `add` skips those before it that did not fit, `update` does not.
@@ -97,9 +90,6 @@ class GraphMemory:
         preferences: Iterable[str | Preference] | None = None,
         *,
         extractor: Extractor | None = None,
-        synonymy: float | None = 0.8,
-        damping: float = 0.5,
-        passage_weight: float = 0.05,
         encoder: Encoder | str | None = None,
         llm: Any = None,
         settings: Settings | None = None,
@@ -110,23 +100,16 @@ class GraphMemory:
         A memory's file without a graph gets one: `update()` adds the items that it holds.
 
         Args:
-            path, preferences, encoder, llm, settings, sync: As for `EpicMemory.open`.
-            extractor, synonymy, damping, passage_weight: As for `GraphMemory`.
+            extractor: As for `GraphMemory`; the others as for `EpicMemory.open`.
 
         Raises:
             EpicError: as `EpicMemory.open`.
         """
         # First, so that an invalid argument leaves no file behind.
-        _checked(extractor, synonymy, damping, passage_weight)
+        extractor = None if extractor is None else checked_extractor(extractor)
         memory = EpicMemory.open(path, preferences, encoder=encoder, llm=llm, settings=settings, sync=sync)
         try:
-            return cls(
-                memory=memory,
-                extractor=extractor,
-                synonymy=synonymy,
-                damping=damping,
-                passage_weight=passage_weight,
-            )
+            return cls(memory=memory, extractor=extractor)
         except BaseException:
             memory.close()
             raise
@@ -224,9 +207,8 @@ class GraphMemory:
                 rows.update(graph.extracted_by_others(namespace, verifier_number(self.extractor.name)))
         work = Work(
             session=self._session,
-            hold=self._looked,
+            hold=self._graph,
             extractor=self.extractor,
-            synonymy=self._synonymy,
             report=report,
             clock=clock,
         )
@@ -306,7 +288,7 @@ class GraphMemory:
         asked = checked_search(self._session, query, k, filter=filter, options=options)
         if self._reader.encoder is not self._session.encoder:
             self._reader = Reader(self._session.encoder)
-        return search(self._session, self._looked, self._phrases, self._reader, self._walk, asked, clock)
+        return search(self._session, self._looked, self._reader, asked, clock)
 
     # inspection
 
@@ -317,13 +299,11 @@ class GraphMemory:
             InvalidInputError: for an id that is not a string.
         """
         with self._session.lock, self._store.reading():
-            held = self._looked()
-            row = None if item_id is None else self._passage(item_id)
+            held, row = self._looked(), None if item_id is None else self._passage(item_id)
             if held is None or (item_id is not None and row is None):
                 return []
-            name_of = held.names.name_of
-            rows = name_of if row is None else self._tables.mentions_and_facts([row])[0][:, 1].tolist()
-            return [name_of[one] for one in rows]
+            rows = held.name_of if row is None else self._tables.mentions_and_facts([row])[0][:, 1].tolist()
+            return [held.name_of[one] for one in rows]
 
     def facts(self, item_id: str) -> list[tuple[str, str, str]]:
         """Return the facts in an item: subject, relation, object.
@@ -334,11 +314,11 @@ class GraphMemory:
             held, row = self._looked(), self._passage(item_id)
             if held is None or row is None:
                 return []
-            name_of = held.names.name_of
-            return [(name_of[one], relation, name_of[other]) for one, relation, other in self._tables.relations(row)]
+            named = self._tables.relations(row)
+            return [(held.name_of[one], relation, held.name_of[other]) for one, relation, other in named]
 
     def neighbours(self, entity: str) -> list[Neighbour]:
-        """Return the entities that share a fact with an entity or have a similar name; the heaviest edge first.
+        """Return the entities that share a fact with an entity; those of the most passages first.
 
         Raises:
             UnknownEntityError: if the graph has no entity of that name.
@@ -346,11 +326,11 @@ class GraphMemory:
         key = entity_key(checked_text(entity, "The entity"))
         with self._session.lock, self._store.reading():
             held = self._looked()
-            if held is None or key not in held.names.row_of:
+            if held is None or key not in held.row_of:
                 raise UnknownEntityError(f"The graph has no entity {entity!r}. graph.entities() lists those it has.")
-            found = held.network.neighbours(held.names.row_of[key])
+            found = held.network.neighbours(held.row_of[key])
             pairs = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
-            return [Neighbour(name=held.names.name_of[other], weight=weight) for other, weight in pairs]
+            return [Neighbour(name=held.name_of[other], weight=weight) for other, weight in pairs]
 
     def failures(self) -> dict[str, str]:
         """Return item id to reason for all passages the extractor failed for; `retry` extracts them again."""
@@ -380,20 +360,16 @@ class GraphMemory:
         return GraphTables(self._store)
 
     def _passage(self, item_id: object) -> int | None:
-        row: int | None = self._store.items.row(self.memory.namespace, checked_text(item_id, "The item's id"))
-        return row
+        return self._store.items.row(self.memory.namespace, checked_text(item_id, "The item's id"))
 
     def _looked(self) -> LoadedGraph | None:
-        """Return the graph in the file's current state; None if the file has none and cannot be written.
+        """Return the graph in the file's current state; None if the file has none. The caller holds the lock."""
+        return self._graph() if self._tables.begun else None
 
-        The caller holds the lock.
-        """
-        session = self._session
-        session.space()  # notices if another process has embedded the memory anew
-        if not self._tables.begun:
-            return None
-        if self._loaded is None or self._loaded.encoder is not session.encoder:
-            self._loaded = LoadedGraph(self._store, self.memory.namespace, session.encoder)
+    def _graph(self) -> LoadedGraph:
+        self._session.space()  # notices if another process has changed the memory
+        if self._loaded is None:
+            self._loaded = LoadedGraph(self._store, self.memory.namespace)
         self._loaded.refresh()
         return self._loaded
 
@@ -421,22 +397,3 @@ class GraphMemory:
 def _begun(memory: BuildReport | None = None) -> tuple[GraphReport, Clock]:
     clock = Clock()
     return GraphReport(memory=memory or BuildReport(), timings=clock.parts), clock
-
-
-def _checked(
-    extractor: Extractor | None, synonymy: float | None, damping: float, passage_weight: float
-) -> tuple[Extractor, float | None, Walk]:
-    extractor = PhraseExtractor() if extractor is None else checked_extractor(extractor)
-    walk = Walk(
-        damping=_between("damping", damping, 0.0, 1.0),
-        passage_weight=_between("passage_weight", passage_weight, 0.0, 1e6),
-    )
-    return extractor, None if synonymy is None else _between("synonymy", synonymy, 1e-6, 1.0, included=True), walk
-
-
-def _between(name: str, value: object, low: float, high: float, *, included: bool = False) -> float:
-    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
-    if not (low <= number < high or (included and number == high)):
-        span = f"above 0 and at most {high:g}" if included else f"at least {low:g} and below {high:g}"
-        raise InvalidInputError(f"{name} must be a number {span}, not {value!r}.")
-    return number

@@ -22,8 +22,8 @@ class Network:
     """Passages and entities in RAM.
 
     Edges are undirected: between a passage and an entity it mentions (weight 1); between two entities of a fact
-    (weight: how many passages have such a fact); between two entities that are synonyms (weight: their cosine). Ids are
-    the caller's, any int64. A passage may mention no entity. Not safe to use from several threads at once.
+    (weight: how many passages have such a fact). Ids are the caller's, any int64. A passage may mention no entity. Not
+    safe to use from several threads at once.
     """
 
     def __init__(self) -> None:
@@ -36,16 +36,18 @@ class Network:
         self._facts: Places = np.empty((0, 2), dtype=np.int32)
         # Ascending.
         self._entities: Ids = np.empty(0, dtype=np.int64)
-        self._synonyms: Places = np.empty((0, 2), dtype=np.int32)
-        self._cosines: FloatArray = np.empty(0, dtype=np.float32)
 
     # contents
 
     @property
     def edges(self) -> int:
         """Number of pairs of neighbours; counted anew each time."""
-        pairs = np.concatenate([self._facts, self._synonyms]).astype(np.int64)
-        return len(self._mentions) + len(np.unique(pairs[:, 0] * len(self._entities) + pairs[:, 1]))
+        return len(self._mentions) + len(np.unique(self._facts, axis=0))
+
+    @property
+    def mentioned(self) -> Ids:
+        """Entities that passages mention, ascending, shape `(m,)`."""
+        return self._entities[np.unique(self._mentions)]
 
     def mentions(self, entities: Iterable[int]) -> list[int]:
         """Return how many passages mention each entity; 0 for an unknown one."""
@@ -54,15 +56,11 @@ class Network:
         counts: list[int] = np.bincount(self._mentions, minlength=len(self._entities) + 1)[places].tolist()
         return counts
 
-    def neighbours(self, entity: int) -> dict[int, float]:
-        """Return the entities that share a fact with an entity or are its synonyms, with the weights of these edges."""
-        (place,) = _places(self._entities, np.array([entity]))
-        weights: dict[int, float] = {}
-        for one, other, weight in zip(*(column.tolist() for column in self._between()), strict=True):
-            if one == place:
-                neighbour = int(self._entities[other])
-                weights[neighbour] = weights.get(neighbour, 0.0) + weight
-        return weights
+    def neighbours(self, entity: int) -> dict[int, int]:
+        """Return the entities that share a fact with an entity, each with the number of passages that have one."""
+        source, target = self._between()
+        others, counts = np.unique(target[source == _places(self._entities, np.array([entity]))], return_counts=True)
+        return dict(zip(self._entities[others].tolist(), counts.tolist(), strict=True))
 
     # changes
 
@@ -81,17 +79,14 @@ class Network:
         passages = np.sort(passages)
         owners = np.searchsorted(passages, mentions[:, 0])
         mentioned = _places(self._entities, mentions[np.argsort(owners, kind="stable"), 1])
-        fact_owners = np.searchsorted(passages, facts[:, 0])
         pairs = np.sort(_places(self._entities, facts[:, 1:]), axis=1)
-        order = np.lexsort((pairs[:, 1], pairs[:, 0], fact_owners))
-        fact_owners, pairs = fact_owners[order], pairs[order]
-        new = pairs[:, 0] != pairs[:, 1]
-        new[1:] &= (np.diff(fact_owners) != 0) | (np.diff(pairs, axis=0) != 0).any(axis=1)
+        facts = np.unique(np.column_stack([np.searchsorted(passages, facts[:, 0]), pairs]), axis=0)
+        facts = facts[facts[:, 1] != facts[:, 2]]
         self._passages = np.concatenate([self._passages, passages])
         self._counts = _appended(self._counts, np.bincount(owners, minlength=len(passages)))
         self._mentions = _appended(self._mentions, mentioned)
-        self._fact_counts = _appended(self._fact_counts, np.bincount(fact_owners[new], minlength=len(passages)))
-        self._facts = _appended(self._facts, pairs[new])
+        self._fact_counts = _appended(self._fact_counts, np.bincount(facts[:, 0], minlength=len(passages)))
+        self._facts = _appended(self._facts, facts[:, 1:])
 
     def remove(self, passages: Iterable[int]) -> None:
         """Remove passages, with their mentions and facts; ignore unknown ids."""
@@ -102,21 +97,6 @@ class Network:
             self._passages = self._passages[kept]
             self._counts, self._fact_counts = self._counts[kept], self._fact_counts[kept]
 
-    def link(self, pairs: Ids, cosines: FloatArray) -> None:
-        """Make pairs of entities synonyms that are none yet: ids `(n, 2)`, and their cosines above 0 `(n,)`."""
-        self._make(pairs.ravel())
-        self._synonyms = _appended(self._synonyms, np.sort(_places(self._entities, pairs), axis=1))
-        self._cosines = _appended(self._cosines, cosines)
-
-    def drop_entities(self, entities: Iterable[int]) -> None:
-        """Remove entities that no passage mentions, with their synonyms; ignore unknown ids."""
-        kept = ~np.isin(self._entities, np.fromiter(entities, dtype=np.int64))
-        if not kept.all():
-            linked = kept[self._synonyms].all(axis=1)
-            self._synonyms, self._cosines = self._synonyms[linked], self._cosines[linked]
-            self._entities = self._entities[kept]
-            self._renumber(np.cumsum(kept) - 1)
-
     def _make(self, ids: Ids) -> None:
         """Make places for those entities that have none."""
         new = np.unique(ids[_places(self._entities, ids) < 0])
@@ -125,19 +105,13 @@ class Network:
         before, self._entities = self._entities, np.concatenate([self._entities, new])
         if len(before) and new[0] < before[-1]:
             self._entities.sort()
-            self._renumber(np.searchsorted(self._entities, before))
+            places = np.searchsorted(self._entities, before).astype(np.int32)
+            self._mentions, self._facts = places[self._mentions], places[self._facts]
 
-    def _renumber(self, places: NDArray[np.intp]) -> None:
-        numbers: Places = places.astype(np.int32)
-        self._mentions = numbers[self._mentions]
-        self._facts, self._synonyms = numbers[self._facts], numbers[self._synonyms]
-
-    def _between(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Weights]:
-        """Return the edges between entities in both directions: from, to, weight."""
-        pairs = np.concatenate([self._facts, self._synonyms]).astype(np.intp)
-        weights = np.concatenate([np.ones(len(self._facts)), self._cosines])
-        one, other = pairs.T
-        return np.concatenate([one, other]), np.concatenate([other, one]), np.tile(weights, 2)
+    def _between(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the edges between entities in both directions: from, to."""
+        one, other = self._facts.T.astype(np.intp)
+        return np.concatenate([one, other]), np.concatenate([other, one])
 
     # the walk
 
@@ -159,15 +133,15 @@ class Network:
             The ids of all passages (P,), unknown ones included, and their scores (P,); the scores of passages and
             entities together sum to one. All scores are zero if the walk can start nowhere.
         """
-        source, target, weights = self._between()
+        source, target = self._between()
         # As numpy needs them for indexing: otherwise it would convert them in each step.
         mentions, size = self._mentions.astype(np.intp), len(self._entities)
-        degrees = np.bincount(mentions, minlength=size) + np.bincount(target, weights, size)
+        degrees = np.bincount(mentions, minlength=size) + np.bincount(target, minlength=size)
         given = np.fromiter(passages, dtype=np.int64)
         unknown = given[~np.isin(given, self._passages)]
         ids, counts = np.concatenate([self._passages, unknown]), np.pad(self._counts, (0, len(unknown)))
         by_passage, by_entity = _weights(ids, passages), _weights(self._entities, entities)
-        by_entity[degrees == 0.0] = 0.0
+        by_entity[degrees == 0] = 0.0
         if not by_passage.any() and not by_entity.any():
             return ids, np.zeros(len(ids), dtype=np.float32)
         # Passages without an entity are left out of the walk: there it only starts and restarts.
@@ -175,7 +149,7 @@ class Network:
         counts = counts[inside]
         count, starts = len(counts), np.cumsum(counts) - counts
         start = np.concatenate([by_passage[inside], by_entity])
-        per_edge = damping / np.concatenate([counts, np.where(degrees > 0.0, degrees, 1.0)])
+        per_edge = damping / np.concatenate([counts, np.maximum(degrees, 1)])
 
         def step(scores: Weights) -> Weights:
             """Return where the walk starts or goes to from where it is; first passages, then entities."""
@@ -183,7 +157,7 @@ class Network:
             moved: Weights = start.copy()
             moved[:count] += np.add.reduceat(shares[count:].take(mentions), starts)
             moved[count:] += np.bincount(mentions, np.repeat(shares[:count], counts), size)
-            moved[count:] += np.bincount(target, weights * shares[count:].take(source), size)
+            moved[count:] += np.bincount(target, shares[count:].take(source), size)
             return moved
 
         before, scores, factor = start, step(start), 1.0 / (1.0 - damping**2 / 2.0)

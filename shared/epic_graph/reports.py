@@ -24,10 +24,9 @@ class GraphReport:
             them.
         entities: How many entities are new.
         facts: How many facts the passages have.
-        synonyms: How many edges connect new entities with entities of a similar name.
         no_room: How many passages stay outside the graph because of the byte budget.
         evicted: How many entries were evicted to make room for the graph, because of the byte budget.
-        timings: Seconds by part, without the memory's: "extraction", "embedding entities", "synonyms", "writing".
+        timings: Seconds by part, without the memory's: "extraction", "writing".
         usage: The language model's usage in extraction.
         failures: Why extraction failed: item id to reason, the first hundred.
         answers: Unreadable answers of a model: item id to answer, for the same hundred.
@@ -39,7 +38,6 @@ class GraphReport:
     failed: int = 0
     entities: int = 0
     facts: int = 0
-    synonyms: int = 0
     no_room: int = 0
     evicted: int = 0
     timings: dict[str, float] = field(default_factory=dict)
@@ -64,7 +62,7 @@ class GraphReport:
             yield str(self.memory)
         bare = f"   ({self.without_entities} without an entity)" if self.without_entities else ""
         yield f"graph           {self.passages:>8} passages{bare}"
-        yield f"                {self.entities:>8} new entities, {self.facts} facts, {self.synonyms} synonyms"
+        yield f"                {self.entities:>8} new entities, {self.facts} facts"
         if self.usage.calls:
             yield f"extraction      {self.usage.calls:>8} calls   {self.usage.seconds:.1f} s in calls"
         if self.failed:
@@ -82,13 +80,12 @@ class GraphReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbour:
-    """An entity that shares an edge with another.
+    """An entity that shares a fact with another.
 
     Attributes:
         name: Its name.
-        weight: The weight of the edge: how many passages have such a fact, plus the cosine of the names if they are
-            synonyms.
+        weight: How many passages have such a fact.
     """
 
     name: str
-    weight: float
+    weight: int

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_graph.entity_linking import entity_seeds
 from epic_graph.extraction.base import PhraseExtractor, entity_key
 from epic_graph.loaded import LoadedGraph
 from epic_graph.text_vectors import TextVectors
@@ -46,20 +45,6 @@ from epic_memory.types import FloatArray, Hit, Hits, Preference
 from epic_memory.types.verdicts import penalties
 from epic_memory.types.weights import StageWeights
 
-
-@dataclass(frozen=True, kw_only=True)
-class Walk:
-    """The parameters of the walk.
-
-    Attributes:
-        damping: The probability that it goes on along an edge instead of restarting, in [0, 1).
-        passage_weight: The weight of the nearest passage as a start, at least 0; an entity's is at most 1.
-    """
-
-    damping: float
-    passage_weight: float
-
-
 # At how many passages the walk starts.
 _STARTS = 50
 # Of how many of the most visited passages the texts are scored in signed mode.
@@ -70,6 +55,8 @@ _SCORED = 20
 class GraphWeights(StageWeights):
     """Numbers of the ranking by a walk."""
 
+    damping: float  # probability that the walk goes on along an edge instead of restarting
+    passage: float  # weight of the nearest passage as a start of the walk; an entity's is at most 1
     texts: float  # weight of the score of a text beside its share of the walk, which is at most 1
     left: Mapping[str, float]  # factor of a share by the stance: shares differ by orders of magnitude
 
@@ -123,9 +110,7 @@ class Visited:
 def search(
     session: Session,
     hold: Callable[[], LoadedGraph | None],
-    phrases: PhraseExtractor,
     reader: Reader,
-    walk: Walk,
     asked: Search,
     clock: Clock,
 ) -> Effects[GraphHits]:
@@ -135,24 +120,17 @@ def search(
         hold: Returns the graph in the file's current state, or None without one; the caller holds the lock.
         reader: The caches for the memory's encoder.
     """
-    encoder, started = session.encoder, time.perf_counter()
-    named = {key: name for name in phrases.names(asked.query) if (key := entity_key(name))}
-    with session.lock, session.store.reading():
-        held = hold()
-        unknown = [] if held is None or not len(held.names) else [k for k in named if k not in held.names.row_of]
-    clock.add("linking", started)
-    vectors: FloatArray | Sequence[FloatArray] = []
-    if unknown:
-        vectors = yield Embed(encoder, [named[key] for key in unknown], "linking")
+    encoder = session.encoder
+    named = [entity_key(name) for name in PhraseExtractor().names(asked.query)]
     (vector,) = yield Embed(encoder, [asked.query], "embedding", query=True)
     yield from prepared(session, asked.namespace, asked.mode)
     visited: Visited | None = None
     with session.lock, session.store.reading():
-        held, started = hold(), time.perf_counter()
-        if held is not None and session.encoder is encoder:
-            seeds = entity_seeds(held.names, held.network, named, dict(zip(unknown, vectors, strict=True)))
+        started = time.perf_counter()
+        held = hold()
+        if held is not None and session.encoder is encoder and (seeds := _entity_seeds(held, named)):
             clock.add("linking", started)
-            visited = _walked(session, held, walk, asked, vector, seeds, clock) if seeds else None
+            visited = _walked(session, held, asked, vector, seeds, clock)
     said: FloatArray | None = None
     if visited is not None and visited.texts:
         embeddings: FloatArray = yield from reader.texts.embedding(visited.texts, "telling apart")
@@ -161,7 +139,7 @@ def search(
         said = steering.score_texts(vector, visited.texts, embeddings, scaled=False, kind=visited.kind)
         clock.add("telling apart", started)
     if session.encoder is not encoder:  # the memory was embedded anew meanwhile
-        return (yield from search(session, hold, phrases, Reader(session.encoder), walk, asked, clock))
+        return (yield from search(session, hold, Reader(session.encoder), asked, clock))
     if visited is None:
         hits = yield from held_search(session, asked, clock, vector)
         return GraphHits(hits, **vars(hits))
@@ -172,7 +150,6 @@ def search(
 def _walked(
     session: Session,
     held: LoadedGraph,
-    walk: Walk,
     asked: Search,
     vector: FloatArray,
     seeds: dict[int, float],
@@ -188,8 +165,9 @@ def _walked(
     allowed = space.allowed(asked.filter, positions, supporting=asked.options.stance_policy == "only_supports")
     near, cosines = _near(session, space, replace(asked, k=max(asked.k, _STARTS)), steered.vector, allowed)
     started = clock.add("index", started)
-    passages = _passage_seeds(space, near[:_STARTS], walk.passage_weight)
-    ids, shares = held.network.pagerank(seeds, passages, damping=walk.damping)
+    weights = GraphWeights.shipped()
+    passages = _passage_seeds(space, near[:_STARTS], weights.passage)
+    ids, shares = held.network.pagerank(seeds, passages, damping=weights.damping)
     scores_texts = asked.mode == "signed" and bool(space.preferences) and asked.options.stance_policy != "any"
     count = _fetched(asked)
     count = max(count, _SCORED) if scores_texts else count
@@ -206,7 +184,7 @@ def _walked(
     about = space.texts.vectors[places[places >= 0]]
     chosen = steering.choose(vector, only=positions, candidates=about, kind=kind)
     total = sum(seeds.values())
-    names = [(held.names.name_of[row], weight / total) for row, weight in seeds.items()]
+    names = [(held.name_of[row], weight / total) for row, weight in seeds.items()]
     return Visited(
         best=best,
         allowed=allowed,
@@ -295,6 +273,12 @@ def _yielding(
 
 def _fetched(asked: Search) -> int:
     return asked.k if asked.options.chooser is None else max(asked.k, asked.options.chooser.candidates)
+
+
+def _entity_seeds(held: LoadedGraph, named: Sequence[str]) -> dict[int, float]:
+    """Return entity row to weight, for the entities that a query names: one over how many passages mention it."""
+    rows = [held.row_of[key] for key in named if key in held.row_of]
+    return {row: 1.0 / max(1, count) for row, count in zip(rows, held.network.mentions(rows), strict=True)}
 
 
 def _passage_seeds(space: Namespace, best: Sequence[tuple[int, float]], weight: float) -> dict[int, float]:

@@ -1,47 +1,24 @@
-"""Graph tables, as a graph fills and reads them: passages with their facts, entities with their synonyms."""
+"""Graph tables, as a graph fills and reads them: passages with their facts, and entities."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.errors import decoding
-from epic_memory.storage.codecs import deflated, inflated, packed, unpacked
+from epic_memory.storage.codecs import deflated, inflated
 from epic_memory.storage.memory_schema import ENTITIES, PASSAGES
 from epic_memory.storage.tables.graph import OTHERWISE, Graph, entity_key_of, stored_key
-from epic_memory.types import FloatArray
 
-_NEAR = np.dtype([("row", "<u4"), ("cosine", "u1")])
 MOST_ENTITIES = 2**16
 """Most entities of one passage: a place among them has two bytes."""
-
-
-Synonyms: TypeAlias = list[tuple[int, float]]
-"""Entity rows and cosines in [0, 1]."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewEntity:
-    """An entity to be written.
-
-    Attributes:
-        name: As it was first written.
-        key: The normalised name; names with the same key are one entity.
-        vector: E(name), shape `(d,)`.
-        near: Its synonyms among the existing entities.
-    """
-
-    name: str
-    key: str
-    vector: FloatArray
-    near: Synonyms = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +42,6 @@ class PassageRow:
     relations: Sequence[str] = ()
     otherwise: Collection[int] = ()
     failure: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class EntityRows:
-    """Entities: their rows, names, keys, embeddings `(n, d)`, and synonyms as pairs of rows with cosines."""
-
-    rows: list[int]
-    names: list[str]
-    keys: list[str]
-    vectors: FloatArray
-    pairs: NDArray[np.int64]
-    cosines: FloatArray
 
 
 class GraphMarks(NamedTuple):
@@ -107,18 +72,10 @@ class GraphTables(Graph):
 
     # writing
 
-    def add_entity(self, namespace: str, entity: NewEntity) -> int:
-        """Write an entity that no passage names yet, and return its row."""
-        return self.db.insert(
-            ENTITIES,
-            namespace=namespace,
-            name=entity.name,
-            key=stored_key(entity.name, entity.key),
-            passages=0,
-            spelt=0,
-            near=np.array([(row, round(255 * cosine)) for row, cosine in entity.near], dtype=_NEAR).tobytes(),
-            vector=packed(entity.vector.reshape(1, -1))[0],
-        )
+    def add_entity(self, namespace: str, name: str, key: str) -> int:
+        """Write an entity that no passage names yet, with its normalised name as the key, and return its row."""
+        stored = stored_key(name, key)
+        return self.db.insert(ENTITIES, namespace=namespace, name=name, key=stored, passages=0, spelt=0)
 
     def put_passages(self, passages: Sequence[PassageRow]) -> None:
         """Write the extractions of passages, in place of earlier ones."""
@@ -200,25 +157,11 @@ class GraphTables(Graph):
             words = [""] * len(facts) if stored is None else json.loads(inflated(stored))
             return [(one, str(word), other) for (_, one, other), word in zip(facts.tolist(), words, strict=True)]
 
-    def entities_called(self, namespace: str, after: int = 0) -> dict[int, str]:
-        """Return entity row to name, for entities after some row, oldest first."""
-        sql = "SELECT row, name FROM entities WHERE namespace = ? AND row > ? ORDER BY row"
-        return dict(self.db.read(sql, (namespace, after)))
-
-    def entity_rows(self, rows: Sequence[int], dimension: int) -> EntityRows:
-        """Return entities, oldest first."""
-        found = sorted(self.db.rows(ENTITIES, "WHERE row IN", among=rows), key=itemgetter("row"))
+    def entities(self, namespace: str, after: int = 0) -> dict[int, tuple[str, str]]:
+        """Return entity row to name and key, for entities after some row, oldest first."""
+        found = self.db.rows(ENTITIES, "WHERE namespace = ? AND row > ? ORDER BY row", namespace, after)
         with decoding(self.db.path):
-            near_starts, near = _joined([row["near"] for row in found], _NEAR)
-            numbers = np.array([row["row"] for row in found], dtype=np.int64)
-            return EntityRows(
-                rows=numbers.tolist(),
-                names=[row["name"] for row in found],
-                keys=[entity_key_of(row["name"], row["key"]) for row in found],
-                vectors=unpacked([row["vector"] for row in found], dimension),
-                pairs=np.stack([np.repeat(numbers, np.diff(near_starts)), near["row"].astype(np.int64)], axis=1),
-                cosines=near["cosine"].astype(np.float32) / np.float32(255.0),
-            )
+            return {row["row"]: (row["name"], entity_key_of(row["name"], row["key"])) for row in found}
 
     def marks(self) -> GraphMarks:
         """Return the numbers that show whether a graph has changed."""

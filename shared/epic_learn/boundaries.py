@@ -21,12 +21,9 @@ def _alternatives(text: str) -> str:
 
 # A turn with one of these says nothing about the user at all: it steers an assistant, or is a whole letter.
 _NO_TURN = anywhere(r"""
-    (?:^|\n)[ \t>*#]*(?:user|assistant|system|human|ai|developer|instructions?)[ \t]{0,3}[:\]]|<\||\[/?INST\]|###
-    </?(?:system|user|assistant|memory|instructions?|im_start|[a-z]+>)|\{\s{0,3}"
+    (?:^|\n)[ \t>*#]*(?:user|assistant|system|human|ai|developer|instructions?)[ \t]{0,3}[:\]]|\[/?INST\]|###
+    <\||</?(?:system|user|assistant|memory|instructions?|im_start|[a-z]+>)|\{\s{0,3}"
     \b(?:ignore|disregard|forget|override) (?:\w+ ){0,3}(?:instructions|rules|prompts?)\b
-    \byou(?:'re| are) (?:now )?(?:an? |my )?(?:\w+ ){0,2}now\b|\byou(?:'re| are) now\b
-    \n[ \t]*(?:(?:kind|best|warm) (?:regards|wishes)|sincerely|yours (?:truly|faithfully)|sent from my|posted by)\b
-    \b(?:all rights reserved|read more|terms and conditions|click (?:here )?to unsubscribe)\b
 """)
 # What follows these is made up or played, up to the end of the turn; what stands before them counts.
 _PLAYED = anywhere(r"""
@@ -34,21 +31,9 @@ _PLAYED = anywhere(r"""
         please|(?:want|like|need) you to|(?:can|could) you) )(?:(?:imagin|suppos|pretend)(?:e|ing)?
         (?: for a \w+)? (?:that )?(?:i|you|we|he|she|they|it|there|an?|the|some\w+)(?:'\w+)?(?! (?:should|must|need)\b)
         \b|say (?:i|you|we)\b)
-    \bhypothetical|\blet's (?:play|say)\b|\bin character\b|\bact as\b|\brole-?play(?!ing games?)|\bcosplay
-    \b(?:carry on|continue|finish) (?:this|the|my) (?:\w+ )?(?:story|fiction|chapter|scene|text|tale)\b
-    \bonce upon\b|\bin (?:the )?(?:first|second|third) person\b|\bpoint of view of\b|\bdevil's advocate\b
-    \bfictional\b|\b(?:flash|short|fan) ?fiction\b|\bthought experiment\b|\bfor the sake of argument\b
-    \bback-?story\b|\bwho (?:sang|sings)\b|\bwhat song\b
-    \b(?:my|our|the) (?:\w+ )?(?:screenplay|fanfic\w*|dungeon|protagonist|narrator|lyrics|persona|alter ego|sitcom)\b
-    \b(?:in|for|of) (?:my|our) (?:\w+ )?(?:novel|short story|sketch)\b|\bmy (?:\w+ )?character\b
+    \b(?:hypothetical|fiction(?:al)?|let's (?:play|say)|act as|role-?play(?!ing games?)|in (?:first|third) person)
+    \b(?:in|for|of) (?:my|our) (?:\w+ )?(?:novel|short story|sketch)\b|\bmy (?:\w+ )?character\b|\bwho sings\b
 """)
-# A request for a text with one of these: what stands in its sentence is not said of the user.
-_REQUESTED = re.compile(
-    r"(?<!\bi )(?<!\bwe )\b(?:write(?! in\b)|compose|draft|generate|make up|invent|give me|tell me)\b[^.?!\n]{0,40}"
-    r"\b(?<!for )(?:stor(?:y|ies)|poem|song|scene|dialogues?|monologue|limerick|haiku|joke|diary|speech|quotes?|skit|"
-    r"testimonial|tweet|bio|verse|rap|fable|sentences?|review|caption|slogan|ad|example|sample)\b[^.?!\n]*",
-    re.I,
-)
 # What follows these is somebody else's text, up to the end of the turn.
 _PASTED = anywhere(r"""
     \b(?:correct|rephras\w+|paraphras\w+|rewrit\w+|reword\w*|summari[sz]\w+|shorten|edit|improve|polish|fix|check|
@@ -58,11 +43,9 @@ _PASTED = anywhere(r"""
         this|these|following|below|text|e-?mail|message|letter|article|post|page|note|comment|transcript|ad|prompt|
         form|copy|pasted?|document|title|headline|reviews|sign|label)\b[^.?!\n]{0,80}:\s
     \b(?:this|these|following|below)\b[^.?!\n]{0,60}[?.!]?[ \t]*\n\s*(?=\S)
-    (?:^|\n)[ \t]*(?:dear|(?:hi|hello|hey)(?!(?: there| again| all)?,)|to whom)\b[^\n?!.]{0,40},[ \t]*\n
-    (?:^|\n)-{3,}|\bfwd?:|(?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:
-    (?<!\bi )(?<!\bwe )\b(?:translate|proof-?read)\b|\btranslation (?:of|for)\b
-    \b(?:grammar|spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?:]|\b(?:check|correct|fix|improve|mind|
-        polish)\b[^\n?.!:]{0,40}\b(?:grammar|spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[.!]
+    (?:^|\n)[ \t]*(?:from|to|cc|subject|sent|date|re|fwd?)[ \t]?:|(?:^|\n)[ \t]*(?:dear|to whom)\b[^\n?!.]{0,40},
+    (?<!\bi )(?<!\bwe )\b(?:translate|proof-?read)\b
+    \b(?:grammar|spelling|punctuation|typos?|wording|phrasing)\b[^\n?.!]{0,30}[?:.!]
 """)
 _MASKED = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]{1,200}`|(?m:^[ \t]{0,8}[>|].*$)|(?m:^[ \t]*(?:[-*\u2022][ \t]|[\u2012-\u2015]).*$)|"
@@ -89,8 +72,6 @@ OWN_LABEL = re.compile(
     r"(?:small |quick )?correction|preferences?|diet|allerg\w+|i\b[^:\n]*|we\b[^:\n]*)\s?[:\u2012-\u2015-]",
     re.I,
 )
-# "Bob \u2013 I love casinos".
-_DASHED = re.compile(r"[ \t]*[A-Z][\w.']*(?: [A-Z][\w.']*)? ?[-\u2012-\u2015]{1,2} (?=(?i:i|we|my|our)\b)")
 # After a sentence with a word for a text, or for passing one on, that text may follow.
 _PASSED_ON = re.compile(
     r"\b(?:texts?|e-?mails?|mails?|messages?|letters?|articles?|posts?|pages?|notes?|comments?|transcripts?|ads?|"
@@ -105,15 +86,10 @@ _PASSED_ON = re.compile(
 )
 # A question or request that is about a text, although it names none.
 _ABOUT_IT = re.compile(
-    r"(?:(?:please|can you|could you|would you|now|ok|okay|so|hi|hey|and|just),? )*(?:tl;?\s?dr|eli5|thoughts|"
-    r"opinions?|comments|verdict|takeaways?|gist|translat\w+|summari[sz]\w*|paraphrase|rephrase|rewrite|reword|"
-    r"proof-?read|shorten|simplify|explain (?:it|this|that)|classify|analy[sz]e|interpret|edit|polish|improve|respond|"
-    r"evaluate|critique|rate|grade|your (?:view|take|thoughts|opinion)|what do you (?:think|make)|(?:is|was|are|does|"
-    r"do|did|how does|how is) (?:it|this|that|these|the|my) (?:[\w']+ ){0,3}?(?:ok(?:ay)?|good|fine|fake|real|true|"
-    r"legit|correct|right|clear|polite|rude|formal|convincing|sense|sound|sounds|works?|reads?|spam|scam|human|ai|tone|"
-    r"wording|grammar|spelling|style|argument|meaning|point|gist|mean|sentiment|mood)\b)|"
-    r".*\b(?:tone|wording|grammar|spelling|main (?:argument|point|idea)|gist|sentiment|key points?|in (?:english|"
-    r"german|french|spanish|italian|dutch|japanese|chinese|portuguese))\b",
+    r"(?:(?:please|can you|could you|now|ok|so|and),? )*(?:tl;?\s?dr|thoughts|opinions?|translat\w+|summari[sz]\w*|"
+    r"rephrase|rewrite|explain (?:it|this|that)|classify|analy[sz]e|edit|improve|evaluate|rate|what do you think|"
+    r"(?:is|are|does|do|did|how does|how is) (?:it|this|that|these|the|my) [^?]{0,20}(?:ok|good|fake|real|true|right|"
+    r"clear|polite|sense|sound|works?|reads?|spam|tone|grammar|mean)|(?:how|what) (?:does|is|did) it\b)\b",
     re.I,
 )
 # The beginning of a sentence that the user says of themselves.
@@ -122,43 +98,26 @@ _LEAD = (
     r"actually|honestly|today|tonight|tomorrow|next \w+|this \w+|in \w+|on \w+|as \w+|sorry|then|now|"
     r"good (?:morning|evening|day))[,.! \u2012-\u2015-]+){0,3}"
 )
-_I = re.compile(rf"{_LEAD}(?:i|we)(?:'\w+)?\b(?!\.)", re.I)
-_MY = re.compile(rf"{_LEAD}(?:my|our)\b.*[.!\u2026)]$", re.I)
-_SPEAKER_BEHIND = re.compile(
-    r",\s*(?!i\b|as i\b|like i\b)(?:[\w'.-]+ ){1,3}(?:says?|said|writes?|wrote|claim(?:s|ed)?|insist(?:s|ed)?|adds?|"
-    r"added|replies|replied|tells?|told|explain(?:s|ed)?|argue[sd]?|goes|went|shouted|whispered|laughed)"
-    r"(?: (?:to )?(?:me|us|him|her|them))?\s*[.!]*$|,\s*(?:says|say(?= (?:the|my|they)\b)|said|wrote|writes|replied|"
-    r"added|claims?) [\w .'-]{1,40}$",
-    re.I,
-)
+_OWN = re.compile(rf"{_LEAD}(?:(?:i|we)(?:'\w+)?\b(?!\.)|(?:my|our)\b.*[.!\u2026)]$)", re.I)
 # A sentence with one of these in front of a statement, or in it, states nothing.
 NOT_MEANT = phrases(r"""
     if (?:i|we|only|my|our)\b.*
-    (?:(?:it's|it is|its) not|it isn't) (?:that|as if)
-    (?:it|that)(?:(?:'s| is)(?: simply| just)? (?:not (?:true|correct|right|the case|so)|false|untrue|incorrect|wrong|
-        a (?:lie|myth|rumou?r))|(?: isn't| wasn't) (?:true|correct|right|the case|so)) that(?= |$)
-    (?:is|was) (?:simply |just )?(?:not true|not the case|untrue|(?:an? )?(?:false(?: \w+)?|lie|myth|rumou?r))(?= *$)
-    (?:i|we) (?:deny|denied|dispute)(?: that)?(?= (?:i|we|my|our)\b| ?$)
-    (?:i|we)(?: am|'m| are|'re)? (?:not|never|didn't|did not|don't|do not|wouldn't) (?:say|said|claim|mean|meant|think|
-        thought|believe|suggest|pretend)(?:ing|ed)?(?: that)?(?= (?:i|we|my|our)\b| ?$)
+    it(?:'s| is)? (?:not(?: true| the case)?|false|untrue|a (?:lie|myth)) that|it isn't(?: true| the case)? that
+    (?:is|was)(?: simply| just)? (?:not true|false|untrue|a (?:lie|myth))(?= *$)|(?:i|we) (?:deny|denied)
+    (?:i|we)(?: am|'m| are|'re)? (?:not|never|didn't|did not|don't|do not) (?:say|said|claim|mean|meant)(?:ing|ed)?
     (?:what if|whether (?:i|we)|assum(?:e|ing)|i wish|maybe|perhaps|not sure|let's say|as if|just kidding|/s|
         said no one|as (?:they|people) say|(?:says?|said) (?:the|my|an?|he|she|they))
     i (?:might|may|could(?! live on)|should|guess|suppose|bet|doubt|wonder|hope|dreamt|dreamed)
     (?:when i was|as a (?:child|kid|teenager|student|boy|girl)|back (?:then|in))
-    oh,? (?:sure|great|yeah|wow|joy|yes)
-    (?:lol|haha|yeah|sure|right),? (?:yeah|right|because|sure|no)
-    (?:simply|just|absolutely|totally|really) (?:love|adore) (?:it when|how|\w+ing)
-    because i (?:totally|absolutely|really|so)
-    in (?:the|this|a) (?:film|movie|book|song|show|series|play|story|episode|poem|novel|game|dream)
-    in (?:my|our) (?:[\w&]+ )?(?:campaign|game|story|novel|dream)
-    while (?:i'm|i am|we're|we are)
+    oh,? (?:sure|great|yeah|wow|joy|yes)|(?:lol|haha|yeah|sure|right),? (?:yeah|right|because|sure|no)
+    (?:simply|just|absolutely|totally|really) (?:love|adore) (?:it when|how|\w+ing)|because i (?:totally|really|so)
+    in (?:the|this|a|my|our) (?:film|movie|book|song|show|series|story|campaign|game|novel|dream)
 """)
 REPORTED = phrases(r"""
     says?|said|saying|(?<!i )(?:wrote|writes?|thinks?|believes?)|asks?|asked|claims?|tells?|told|insists?|heard
     according to|quotes?|means?|people|somebody|(?<!as )someone|anyone|who|those|others|everyone|everybody
     (?<!i )(?<!we )(?<!also )(?<!really )(?<!to )(?<!'d )like|such as|called|titled
 """)
-I_SAID = re.compile(r"\b(?:as |like )?i(?:'ve| have)? (?:already )?(?:said|told|mentioned)\b|\bhave i told\b", re.I)
 QUESTION = re.compile(
     r"(?:(?:so|and|but|ok|okay|hi|hello|hey|well|also|now|please|then|btw|by the way),? )*(?:what|which|where|"
     r"when(?! (?:i|we|i'm|we're|it's|it|there's|the|my|our)\b)|how|who|whose|why|is|are|was|were|do|does|did|can|could|"
@@ -185,8 +144,7 @@ def own_words(text: str) -> str:
     text = plain(text)
     if _NO_TURN.search(text):
         return ""
-    for masked in (_MASKED, _REQUESTED):
-        text = masked.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
+    text = _MASKED.sub(lambda match: re.sub(r"[^\n]", "\x00", match.group()), text)
     for others in (_PLAYED, _PASTED):
         if found := others.search(text):
             text = text[: found.start()]
@@ -202,8 +160,7 @@ def without_pastes(text: str) -> str:
     """Return a text cut where a transcript or a letter begins."""
     start = 0
     for line in text.split("\n"):
-        named = _LABEL.match(line) or (_DASHED.match(line) and not _I.match(line) and not _MY.match(line))
-        if named and not OWN_LABEL.match(line):
+        if _LABEL.match(line) and not OWN_LABEL.match(line):
             return text[:start]
         start += len(line) + 1
     return text
@@ -228,11 +185,6 @@ def doubtful_from(text: str) -> int:
     return len(text)
 
 
-def told_by_others(words: str) -> bool:
-    """Tell whether a sentence names somebody else as its speaker at its end: "I love cheese, he says"."""
-    return bool(_SPEAKER_BEHIND.search(words.rstrip(" )\"'\u2026")))
-
-
 def _hands_over(sentence: str) -> bool:
     """Tell whether a sentence announces a text, or asks or requests something about one."""
     return bool(_PASSED_ON.search(sentence) or _ABOUT_IT.match(sentence))
@@ -241,6 +193,5 @@ def _hands_over(sentence: str) -> bool:
 def _is_own(line: str) -> bool:
     """Tell whether the user speaks of themselves in every sentence of a line."""
     return "?" not in line and all(
-        (_I.match(sentence) or _MY.match(sentence)) and not _hands_over(sentence)
-        for sentence in _SENTENCE_OF_LINE.split(line)
+        _OWN.match(sentence) and not _hands_over(sentence) for sentence in _SENTENCE_OF_LINE.split(line)
     )

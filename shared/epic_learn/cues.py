@@ -41,7 +41,6 @@ class CueWeights(StageWeights):
     sure: float  # chance from which a clause says something of the user
     perhaps: float  # chance from which it is told among what was left out
     doubtful: float  # most confidence in what may have been pasted: for the user to decide
-    remembered: float  # chance of a clause that asks to be remembered
     plain: float  # least chance of a plain statement of the user
     hedged: float  # most confidence in what is hedged
     changing: float  # most confidence in what ends, or changes what was said
@@ -76,13 +75,6 @@ _CONDITION = re.compile(
     r"\s*(?:(?:when(?:ever)?|every time|if|for|in|with|on|at|as|before|after|while) [^,]+|(?:my|our) \w+(?: \w+)?)",
     re.I,
 )
-# What the user asks to be remembered follows, whatever it is about.
-_REMEMBER = re.compile(
-    r" ?(?:(?:hey|hi|ok|okay|also|and|so|oh),? )*(?:(?:can|could|will|would) you )?(?:please |just )*"
-    r"(?:remember|(?:don't|do not|never) forget|keep in mind|make a note|note(?: down)?)(?: that\b|:)? "
-    r"(?!to\b|me\b|wh|how|if\b|you\b|the time|this\b|it\b|that\b|about\b|your\b|us\b)(?=\S+ \S+ \S)",
-    re.I,
-)
 # "I love jazz", "I don't eat pork", "I'm allergic to nuts".
 _PLAIN = re.compile(
     r"(?:(?:i|we) (?:(?:really|do|also|never|always|usually) )?(?:love|like|hate|avoid|prefer|dislike|enjoy|adore|"
@@ -92,14 +84,8 @@ _PLAIN = re.compile(
     re.I,
 )
 _SUBJECT = re.compile(r"\b(?:i|we|im|ive|my|our)\b", re.I)
-_JOINED = re.compile(r"[.!?]|\b(?:so|and|but|also)\b", re.I)
-_JOINED_ANEW = re.compile(r"[.!?]|\b(?:and|but|also)\b", re.I)
-# What was once liked or done, and nothing of what is liked now.
-_PAST = re.compile(r"(?:I|we) used to\b(?!.*\b(?:but|now|nowadays|these days|any ?more)\b)", re.I | re.S)
+_JOINED = re.compile(r"[.!?]|\b(?:and|but|also)\b", re.I)
 _HEDGED = re.compile(r"\b(?:i think|kind of|sort of|probably|sometimes|a bit|mostly|usually|often|tend to)\b", re.I)
-# A request for one text, and signs that what is wished beside it holds for good.
-_TASK = re.compile(r"(?:^|[.!?]\s)(?:please )?(?:write|draft|rewrite|compose|translate|summari[sz]e)\b", re.I)
-_LASTING = re.compile(r"\b(?:always|never|ever|from now on|in future|in general|whenever)\b", re.I)
 _SOME_DAY = datetime(2026, 5, 6, 9, tzinfo=timezone.utc)
 _QUOTED = re.compile("\x00{24}")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+")
@@ -137,7 +123,6 @@ class Clause(NamedTuple):
         front: What stands before it in its sentence.
         gap: What leads to it from the clause before: "and", a comma.
         asks: Whether a question mark follows it.
-        remembered: Whether the user asks to remember it.
         left_out: Why it can state nothing; empty if it can.
     """
 
@@ -147,7 +132,6 @@ class Clause(NamedTuple):
     front: str
     gap: str
     asks: bool
-    remembered: bool
     left_out: str
 
 
@@ -191,26 +175,23 @@ def clauses(own: str) -> Iterator[Clause]:
 
 
 def _in_sentence(sentence: str, start: int) -> Iterator[Clause]:
-    others = "said by somebody else" if boundaries.told_by_others(sentence) else ""
     asks = sentence.rstrip(" )\"'").endswith("?")
     place = 0
     for cut in [*_CUT.finditer(sentence), None]:
         end = len(sentence) if cut is None else cut.start()
         piece = sentence[place:end]
-        is_limit = durations.LIMIT.fullmatch(piece) and not _SUBJECT.search(piece)
-        if cut is not None and (is_limit or _CONDITION.fullmatch(piece)):
+        if cut is not None and _CONDITION.fullmatch(piece):
             continue
-        asked = _REMEMBER.match(piece)
-        lead = asked or _LEAD.match(piece)
+        lead = _LEAD.match(piece)
         first = place + (lead.end() if lead else 0)
         words = sentence[first:end].strip(_MARKS)
         if len(words.split()) < 2:
             continue
         first = sentence.index(words, first)
         front, gap = sentence[:first], sentence[place:first]
-        reason = others or _not_meant(front, words)
+        reason = _not_meant(front, words)
         at = start + first
-        yield Clause(at, at + len(words), words, front, gap, asks and cut is None, asked is not None, reason)
+        yield Clause(at, at + len(words), words, front, gap, asks and cut is None, reason)
         place = end
 
 
@@ -224,7 +205,7 @@ def _not_meant(front: str, words: str) -> str:
         return _ASKED
     own = _SUBJECT.search(words)
     told = f"{front}{words[: own.start()] if own else ''}"
-    return "reported of somebody" if boundaries.REPORTED.search(told) and not boundaries.I_SAID.search(told) else ""
+    return "reported of somebody" if boundaries.REPORTED.search(told) else ""
 
 
 def _read(own: str, text: str, now: datetime, topics: frozenset[str]) -> list[tuple[range, Statement]]:
@@ -234,7 +215,7 @@ def _read(own: str, text: str, now: datetime, topics: frozenset[str]) -> list[tu
     made: list[tuple[range, Statement]] = []
     for clause in clauses(own):
         chances = _chances(clause, topics)
-        sure = weights.remembered if clause.remembered else 1.0 - float(chances[0])
+        sure = 1.0 - float(chances[0])
         if not clause.asks and _PLAIN.fullmatch(clause.words) and " the " not in clause.words:
             sure = max(sure, weights.plain)
         if sure < weights.perhaps:
@@ -243,19 +224,16 @@ def _read(own: str, text: str, now: datetime, topics: frozenset[str]) -> list[tu
         follows = bool(made) and not own[made[-1][0].stop : clause.first].replace(clause.gap, "", 1).strip()
         saying = SAYINGS[1 + int(np.argmax(chances[1:]))]
         about: About = "fact" if saying in ("fact", "news") else "preference"
-        goes_on = follows and clause.gap.strip() and about == made[-1][1].about and not _JOINED.search(clause.gap)
+        is_joined = _JOINED.search(clause.gap) is not None
+        goes_on = follows and clause.gap.strip() and about == made[-1][1].about and not is_joined
         if goes_on and not made[-1][1].left_out:
             # "Keep it short, I hate scrolling" is one statement.
             (whole, first), until = made.pop(), durations.end_of(clause.words, now)
             quote = text[whole.start : clause.last][:_LONGEST_QUOTE]
             made.append((range(whole.start, clause.last), replace(first, quote=quote, until=first.until or until)))
             continue
-        lasting = made[-1][1].until if follows and not _JOINED_ANEW.search(clause.gap) else None
+        lasting = made[-1][1].until if follows and not is_joined else None
         statement = _timed(clause, text[clause.first : clause.last], about, saying, sure, now, lasting)
-        others = own[: clause.first] + own[clause.last :]
-        manner = statement.about == "preference" and not _SUBJECT.search(clause.words)
-        if manner and not statement.left_out and _TASK.search(others) and not _LASTING.search(clause.words):
-            statement = replace(statement, left_out="wished for once")
         if clause.first >= doubtful:
             statement = replace(statement, confidence=min(statement.confidence, weights.doubtful))
         made.append((place, statement))
@@ -277,8 +255,7 @@ def _timed(
     elif not left_out and until is not None and until <= now:
         left_out = "over already"
     elif not left_out and until is None and change == "none" and about == "preference":
-        was = "over already" if _PAST.match(quote) else ""
-        left_out = "for a time of which the end is not known" if durations.OPEN_END.search(quote) else was
+        left_out = "for a time of which the end is not known" if durations.OPEN_END.search(quote) else ""
     ends = until is not None or change != "none"
     most = weights.hedged if _HEDGED.search(quote) else weights.changing if ends else weights.lasting
     return Statement(

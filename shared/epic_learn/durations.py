@@ -22,19 +22,12 @@ _TODAY = phrases(r"""
 """)
 _WEEK = phrases("this week(?:end)?|(?:till|until) (?:the weekend|next week)|(?:end|rest) of the week")
 _MONTH = phrases("this month|(?:till|until) next month|(?:end|rest) of the month")
-_YEAR = phrases("this year|(?:till|until) next year|(?:end|rest) of the year")
 _UNTIL_DAY_OF_MONTH = re.compile(rf"{UNTIL}(?:the (?P<day>\d{{1,2}})|(?P<ordinal>\d{{1,2}})(?=st|nd|rd|th))", re.I)
 _UNTIL_DAY = re.compile(rf"{UNTIL}(?P<day>{'|'.join(DAYS)})\b", re.I)
 _UNTIL_FEAST = re.compile(
     r"\b(?:until|till|through|before) (?P<feast>easter|christmas|xmas|new year)\b(?!,? \d{4})", re.I
 )
 _THIS_MONTH = re.compile(rf"\b(?:this|(?:until|till) the end of) {MONTH}\b(?!,? \d{{4}})", re.I)
-# A limit alone, which what stands behind it has.
-LIMIT = re.compile(
-    r"\s*(?:(?:just|only|but|so|and) )*(?:(?:for|over|until|till|through) [\w' ]{3,40}|today|tonight|tomorrow|"
-    r"(?:on |in )?this (?:time|once|morning|afternoon|evening|week\w*|month|year|trip)|just this once|right now)\s*",
-    re.I,
-)
 _BEFORE_END = re.compile(
     r"(?:from .{1,30} to )?(?:(?:just|only|but|until|till|'?til|up|to|through|for|over|during|by|before|on|in|the|this|"
     r"these|next|coming) )*",
@@ -94,8 +87,6 @@ def _said_end(scope: str, now: datetime) -> datetime | None:
     if match := _THIS_MONTH.search(scope):
         month = MONTHS.index(match["month"].casefold()) + 1
         return end_of_month(match["month"], now.year + (month < now.month), now)
-    if _YEAR.search(scope):
-        return end_of_month("december", now.year, now)
     if _WEEK.search(scope):
         return end_of_day(now, 6 - now.weekday())
     if _MONTH.search(scope):

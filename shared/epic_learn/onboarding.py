@@ -59,23 +59,8 @@ class Question:
             )
 
 
-def read_questions(rows: Any) -> list[Question]:
-    """Return questions from the JSON of a file: a list of objects with the attributes of `Question`.
-
-    Raises:
-        InvalidInputError: for anything else.
-    """
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InvalidInputError("Questions are a list of objects with id, category and text.")
-    try:
-        return [Question(**row) for row in rows]
-    except TypeError as error:
-        raise InvalidInputError(f"A question has id, category, text, about, sentence and days: {error}.") from None
-
-
-QUESTIONS = tuple(
-    read_questions(json.loads((files("epic_learn") / "data" / "onboarding.json").read_text(encoding="utf-8")))
-)
+_ROWS = json.loads((files("epic_learn") / "data" / "onboarding.json").read_text(encoding="utf-8"))
+QUESTIONS = tuple(Question(**row) for row in _ROWS)
 """Five categories with three questions each; none asks for anything that identifies a person."""
 
 Asking: TypeAlias = Generator[Question | Proposal, Any, None]

@@ -292,8 +292,7 @@ def _by_cues(
         outcome = _Reading(statement, [each.known for each in pool], cosines).read()
         kind, old = outcome.kind, None if outcome.old is None else pool[outcome.old]
         if outcome.reason:
-            undone = statement.change == "remove" and old is None and _undone(session, statement.quote, turns)
-            report.leave_out(turn.number, statement.quote, "taken back later" if undone else outcome.reason)
+            report.leave_out(turn.number, statement.quote, outcome.reason)
             if old is not None and old.changed:
                 # It is said again after all: what changed it before does not.
                 changing = [each for each in made if each.old == old.known.text]
@@ -302,10 +301,6 @@ def _by_cues(
             continue
         if old is not None and old.changed:
             report.leave_out(turn.number, statement.quote, "said twice")
-            made = [
-                _ended_anew(each, old.known.text, statement.quote, turn) if kind == "end_fact" else each
-                for each in made
-            ]
             continue
         if old is not None and old.known.pending:
             # It was only proposed: it is taken back, and nothing has to be removed for it.
@@ -337,20 +332,6 @@ def _by_cues(
     return made, back
 
 
-def _undone(session: Session, quote: str, turns: Sequence[Turn]) -> bool:
-    """Turn down the one open preference of another conversation that the user takes back in plain words, if any."""
-    words = topic(quote)
-    with session.lock:
-        waiting = session.store.proposals.of(session.namespace, "open")
-    # What this conversation itself says is read anew, and in its order.
-    elsewhere = [each for each in waiting if not any(each.quote in turn.text for turn in turns)]
-    meant = [each for each in elsewhere if each.kind == "add_preference" and words and words <= topic(each.text)]
-    if len(meant) == 1:
-        # It does not come back when the other conversation is read again.
-        reject(session, meant[0])
-    return len(meant) == 1
-
-
 def _said(
     turns: Sequence[Turn], known: Sequence[Known], waiting: Sequence[str], report: ProposalReport
 ) -> list[tuple[Turn, Statement]]:
@@ -378,12 +359,6 @@ def _said(
 def _text(quote: str) -> str:
     text = " ".join(quote.split())
     return text[:1].upper() + text[1:]
-
-
-def _ended_anew(proposal: Proposal, old: str, quote: str, turn: Turn) -> Proposal:
-    """Return the end of a fact with the last words that say so, which are often the plainest."""
-    same = proposal.kind == "end_fact" and proposal.old == old
-    return replace(proposal, quote=quote, turn=turn.number) if same else proposal
 
 
 @dataclass(frozen=True)

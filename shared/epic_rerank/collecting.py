@@ -53,7 +53,6 @@ def collect(
     *,
     lists: int = 16,
     k: int = 5,
-    concurrency: int | None = None,
     on_scored: Callable[[int], object] = lambda _: None,
 ) -> int:
     """Score lists of candidates for questions with a reference each; return how many were scored now.
@@ -65,7 +64,6 @@ def collect(
         log: Lines of JSON; what it holds is not scored again.
         lists: How many lists are tried for a question (M): the order of retrieval, and others drawn from it.
         k: How many candidates a list has (K).
-        concurrency: How many lists of a question are scored at the same time; None for what the scorer's server takes.
         on_scored: Told how many lists are done, from earlier runs too.
 
     Raises:
@@ -74,7 +72,7 @@ def collect(
     known = {key: seen for key, seen, _ in _lines(log)} if log.exists() else {}
     scored_before = {key: {tuple(each["list"]) for each in entries} for key, entries in known.items()}
     done = made = 0
-    workers = int(getattr(scorer, "concurrency", 1)) if concurrency is None else concurrency
+    workers = int(getattr(scorer, "concurrency", 1))
     _drop_half_line(log)
     with log.open("a", encoding="utf-8") as out:
         for question, reference in questions:
@@ -105,7 +103,7 @@ def collect(
 def _scored(
     scorer: Scorer, question: str, reference: str, texts: Sequence[str], chosen: tuple[int, ...], _: object
 ) -> tuple[tuple[int, ...], float]:
-    return chosen, scorer.score(prompt(question, [texts[place] for place in chosen]), reference).value
+    return chosen, scorer.score(prompt(question, [texts[place] for place in chosen]), reference)
 
 
 def _write(out: Any, line: dict[str, Any]) -> None:

@@ -52,15 +52,14 @@ def untrained(features: int, seed: int = 0) -> Weights:
 class Pass:
     """One pass of candidates, with features x of shape `(n, f)`, through a network.
 
-    Without `context` each candidate is scored alone, not in view of the others. The scores have shape `(n,)`.
+    The scores have shape `(n,)`.
     """
 
-    def __init__(self, weights: Mapping[str, Floats], x: Floats, *, context: bool = True) -> None:
-        self._weights, self._x, self._context = weights, x, context
+    def __init__(self, weights: Mapping[str, Floats], x: Floats) -> None:
+        self._weights, self._x = weights, x
         self._h = np.tanh(x @ weights["W1"] + weights["b1"])
         self._c = np.concatenate([self._h.mean(axis=0), self._h.max(axis=0)])
-        around = self._c @ weights["W3"] if context else 0.0
-        self._z = np.tanh(self._h @ weights["W2"] + around + weights["b2"])
+        self._z = np.tanh(self._h @ weights["W2"] + self._c @ weights["W3"] + weights["b2"])
         self.scores: Floats = self._z @ weights["w3"]
 
     def backward(self, by_score: Floats) -> Weights:
@@ -69,18 +68,15 @@ class Pass:
         by_z = (1.0 - z * z) * np.outer(by_score, weights["w3"])
         by_h = by_z @ weights["W2"].T
         by_sum = by_z.sum(axis=0)
-        by_w3 = np.zeros_like(weights["W3"])
-        if self._context:
-            by_w3 = np.outer(self._c, by_sum)
-            by_c = weights["W3"] @ by_sum
-            by_h += by_c[:WIDTH] / len(h)
-            by_h[h.argmax(axis=0), np.arange(WIDTH)] += by_c[WIDTH:]
+        by_c = weights["W3"] @ by_sum
+        by_h += by_c[:WIDTH] / len(h)
+        by_h[h.argmax(axis=0), np.arange(WIDTH)] += by_c[WIDTH:]
         by_x = (1.0 - h * h) * by_h
         return {
             "W1": self._x.T @ by_x,
             "b1": by_x.sum(axis=0),
             "W2": h.T @ by_z,
-            "W3": by_w3,
+            "W3": np.outer(self._c, by_sum),
             "b2": by_sum,
             "w3": z.T @ by_score,
         }
@@ -115,9 +111,7 @@ def _log_shares(scores: Floats, lists: Lists) -> Floats:
 
 def log_probability(scores: Floats, lists: Lists) -> Floats:
     """Return the natural log-probability of each list, shape `(m,)`."""
-    shares = _log_shares(scores, lists)
-    total: Floats = np.take_along_axis(shares, lists[:, :, None], axis=2)[:, :, 0].sum(axis=1)
-    return total
+    return gradient(scores, lists)[0]
 
 
 def gradient(scores: Floats, lists: Lists) -> tuple[Floats, Floats]:

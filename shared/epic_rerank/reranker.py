@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from epic_memory.errors import AlreadyThereError, InvalidInputError
+from epic_memory.errors import InvalidInputError
 from epic_memory.types import FloatArray, Hit, Preference
 from epic_memory.types.results import Ranking
 from epic_rerank.features import NAMES, features_of
@@ -23,7 +21,6 @@ SIGNALS: Mapping[str, float] = {"used": 0.7, "copied": 0.9, "thumb": 1.0, "corre
 """Rewards in [0, 1] of what a user does with a hit."""
 
 FORMAT = 1
-_BEGINNING = b'{"kind": "epic-reranker"'
 # Lists drawn from what was shown, for one feedback.
 _LISTS = 24
 _FEEDBACK = TrainingSettings(epochs=8, rate=0.005)
@@ -156,27 +153,6 @@ class LearnedReranker:
             if not np.isfinite(weights[name]).all():
                 raise InvalidInputError(f"The weights {name!r} of this reranker are not all numbers.")
         return cls(encoder=made_with, weights=weights, trained_on=value.get("trained_on") or {})
-
-    def save(self, path: str | Path) -> None:
-        """Write it into a file, which is there whole or not at all.
-
-        Raises:
-            AlreadyThereError: for a file that is there and is no reranker.
-        """
-        if Path(path).exists() and not Path(path).read_bytes().startswith(_BEGINNING):
-            raise AlreadyThereError(f"{path} is there already, and is no reranker. Give another name.")
-        made = Path(path).with_name(Path(path).name + ".new")
-        made.write_text(json.dumps(self.as_object()), encoding="utf-8")
-        made.replace(path)
-
-    @classmethod
-    def load(cls, path: str | Path, *, encoder: str = "") -> LearnedReranker:
-        """Return the reranker of a file; the errors are those of `from_object`."""
-        try:
-            value = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"{path} is no reranker: {error}.") from None
-        return cls.from_object(value, encoder=encoder)
 
 
 def feedback_event(ranking: Ranking, signals: Sequence[float]) -> dict[str, Any]:

@@ -5,36 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError
 from epic_memory.lm.base import LanguageModel, Message
 from epic_memory.lm.http import sendable
 from epic_memory.lm.openai_compatible import OpenAICompatibleLM
 
-Metric: TypeAlias = Callable[[str, str], float]
-"""Agreement of an answer with a reference, in [0, 1]."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scored:
-    """The score of a reference.
-
-    Attributes:
-        value: log p(reference | messages), the sum of the natural log-probabilities of its tokens; or the metric of a
-            `MetricScorer`, in [0, 1]. Only values of one scorer and one reference can be compared.
-        tokens: How many tokens the reference has; 0 for a metric.
-    """
-
-    value: float
-    tokens: int = 0
+_LONGEST_ANSWER = 256  # tokens
 
 
 @runtime_checkable
 class Scorer(Protocol):
     """Protocol of what tells how good a prompt is: log p(reference | prompt), Eq. 4 of PURPLE, or a substitute.
+
+    Only scores of one scorer and one reference can be compared.
 
     Failures are raised as `LMError`s, as by a `LanguageModel`. A scorer that got no log-probabilities raises
     `LMSetupError`: a score of 0 would be the best of all.
@@ -46,7 +32,7 @@ class Scorer(Protocol):
 
     name: str
 
-    def score(self, messages: Sequence[Message], reference: str) -> Scored:
+    def score(self, messages: Sequence[Message], reference: str) -> float:
         """Return the score of a reference as the answer to messages."""
         ...
 
@@ -69,23 +55,19 @@ class VllmScorer:
         self.concurrency = lm.concurrency
         self._lm = lm
 
-    def score(self, messages: Sequence[Message], reference: str) -> Scored:
-        """Return log p(reference | messages).
+    def score(self, messages: Sequence[Message], reference: str) -> float:
+        """Return log p(reference | messages), the sum of the natural log-probabilities of the reference's tokens.
 
         Raises:
             LMSetupError: if the server gives no log-probabilities of a prompt.
             LMError: if it fails, or its tokens do not spell the reference.
         """
+        if not reference.strip():
+            raise InvalidInputError("The reference to be scored is empty.")
         return _scored(self._lm.post("/chat/completions", _request(messages, reference)), reference)
 
 
-def _check_reference(reference: str) -> None:
-    if not reference.strip():
-        raise InvalidInputError("The reference to be scored is empty.")
-
-
 def _request(messages: Sequence[Message], reference: str) -> dict[str, Any]:
-    _check_reference(reference)
     return {
         "messages": sendable([*messages, Message("assistant", reference)]),
         "max_tokens": 1,
@@ -97,7 +79,7 @@ def _request(messages: Sequence[Message], reference: str) -> dict[str, Any]:
     }
 
 
-def _scored(body: Any, reference: str) -> Scored:
+def _scored(body: Any, reference: str) -> float:
     """Add up the log-probabilities of the last tokens of a prompt, those that spell the reference."""
     given = body.get("prompt_logprobs") if isinstance(body, Mapping) else None
     if not isinstance(given, Sequence) or isinstance(given, str) or not any(given):
@@ -106,7 +88,7 @@ def _scored(body: Any, reference: str) -> Scored:
             " prompt_logprobs), or a MetricScorer, which lets the model answer and compares."
         )
     wanted, spelt, total = reference.strip(), "", 0.0
-    for count, position in enumerate(reversed(given), start=1):
+    for position in reversed(given):
         try:
             # The first entry of a position is the prompt's own token; others are alternatives.
             token = next(iter(position.values()))
@@ -117,7 +99,7 @@ def _scored(body: Any, reference: str) -> Scored:
             raise LMError(f"The server gave {logprob} as the log-probability of {piece!r}.")
         spelt, total = piece + spelt, total + logprob
         if spelt.strip() == wanted:
-            return Scored(value=total, tokens=count)
+            return total
         if len(spelt.strip()) > len(wanted):
             break
     raise LMError(
@@ -132,26 +114,16 @@ class MetricScorer:
 
     Args:
         lm: Answers.
-        metric: Compares answer and reference; default: `token_f1`.
-        max_tokens: Of an answer; None for no limit.
     """
 
-    def __init__(self, lm: LanguageModel, metric: Metric | None = None, *, max_tokens: int | None = 256) -> None:
-        self.metric: Metric = token_f1 if metric is None else metric
-        self.name = f"{getattr(self.metric, '__name__', 'metric')}:{lm.name}"
+    def __init__(self, lm: LanguageModel) -> None:
+        self.name = f"token_f1:{lm.name}"
         self.concurrency = max(1, int(getattr(lm, "concurrency", 1)))
         self._lm = lm
-        self._most = max_tokens
 
-    def score(self, messages: Sequence[Message], reference: str) -> Scored:
-        """Return the metric of the model's answer, in [0, 1]."""
-        return self._compared(self._lm.complete(messages, max_tokens=self._most).text, reference)
-
-    def _compared(self, answer: str, reference: str) -> Scored:
-        value = float(self.metric(answer, reference))
-        if not 0.0 <= value <= 1.0:
-            raise InvalidInputError(f"The metric gave {value}, which is not between 0 and 1.")
-        return Scored(value=value)
+    def score(self, messages: Sequence[Message], reference: str) -> float:
+        """Return the agreement of the model's answer with the reference, in [0, 1]."""
+        return token_f1(self._lm.complete(messages, max_tokens=_LONGEST_ANSWER).text, reference)
 
 
 def token_f1(answer: str, reference: str) -> float:

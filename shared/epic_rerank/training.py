@@ -48,7 +48,6 @@ class TrainingSettings:
         clip: The largest importance weight of a list.
         divergence: The weight of KL(pi || prior).
         seed: Of the order of the examples.
-        context: Whether candidates are scored in view of each other; off for the ablation only.
     """
 
     epochs: int = 30
@@ -57,7 +56,6 @@ class TrainingSettings:
     clip: float = 5.0
     divergence: float = 0.01
     seed: int = 0
-    context: bool = True
 
 
 def prior(n: int) -> Floats:
@@ -126,7 +124,7 @@ def train(weights: Weights, examples: Sequence[Example], settings: TrainingSetti
             towards = {name: np.zeros_like(array) for name, array in trained.items()}
             chosen = [examples[place] for place in order[start : start + settings.batch]]
             for example in chosen:
-                passed = Pass(trained, example.features, context=settings.context)
+                passed = Pass(trained, example.features)
                 by_score = score_gradient(example, prior(len(example.features)) + passed.scores, settings)
                 for name, array in passed.backward(by_score / len(chosen)).items():
                     towards[name] += array

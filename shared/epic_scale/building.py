@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory import Item, Settings
-from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.encoders import encoder_of
 from epic_memory.verification.embedded import verifier_of
 from epic_scale.judging import Judgement, items_of
 from epic_scale.people import People, model_of, preferences_of
@@ -29,14 +29,9 @@ def build(
     people: Any,
     sink: str,
     *,
-    encoder: Encoder | str | None = None,
-    llm: Any = None,
-    settings: Settings = Settings(reserve=0),
-    concurrency: int | tuple[int, int] = 1,
-    batch_size: int = 256,
-    num_cpus: float | None = None,
     preprocess: Callable[[Row], Row] | None = None,
     storage_options: dict[str, Any] | None = None,
+    **config: Any,
 ) -> ScaleReport:
     """Build a memory for each of many people from a corpus, or bring them up to date.
 
@@ -51,10 +46,9 @@ def build(
         people: As `EpicProcessorConfig.preferences`.
         sink: A folder, or an address that fsspec reaches; the memories are in `users`, which is the root of a
             `MemoryPool`.
-        encoder, llm, settings, concurrency, batch_size, num_cpus: As for `EpicProcessorConfig`. By default no light
-            tier is filled: `reserve=0`.
         preprocess: Makes a row with those columns of a row of the corpus.
         storage_options: Of a store that fsspec reaches.
+        config: The other fields of `EpicProcessorConfig`. By default no light tier is filled: `Settings(reserve=0)`.
 
     Raises:
         InvalidInputError: for what cannot be read, or settings that are not supported.
@@ -62,27 +56,19 @@ def build(
         MissingExtraError: without Ray.
     """
     ray_data()
-    config = EpicProcessorConfig(
-        preferences=preferences_of(people),
-        encoder=encoder,
-        llm=llm,
-        settings=settings,
-        concurrency=concurrency,
-        batch_size=batch_size,
-        num_cpus=num_cpus,
-    )
+    how = EpicProcessorConfig(preferences=preferences_of(people), **{"settings": Settings(reserve=0), **config})
     dataset = read(corpus, storage_options) if isinstance(corpus, (str, list, tuple)) else corpus
     dataset = dataset if preprocess is None else dataset.map(preprocess)
     work, report = Work(sink, storage_options), ScaleReport()
     with work.alone():
-        generations, members = _generations(work, config)
+        generations, members = _generations(work, how)
         for name in [one for one in generations if one in set(members.values())]:
             users = [user for user, generation in members.items() if generation == name]
             before = {
                 user: sorted({text for other in generations.values() for text in other["people"].get(user, [])})
                 for user in users
             }
-            _build(dataset, name, config, config.people(users), before, work, report)
+            _build(dataset, name, how, how.people(users), before, work, report)
         for name in generations.keys() - set(members.values()) if not report.unwritten else ():
             work.remove(name)
     return report

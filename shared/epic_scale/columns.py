@@ -14,43 +14,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
-from epic_memory import Settings
-from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import MissingExtraError
 from epic_scale.judging import KINDS, Judge, judged_rows
-from epic_scale.people import People, preferences_of
+from epic_scale.processor import EpicProcessorConfig
 
 Judged: TypeAlias = list[list[dict[str, Any]]]
 
 
-def column_judge(
-    preferences: Any, encoder: Encoder | str | None = None, llm: Any = None, settings: Settings = Settings()
-) -> Callable[[Iterable[Any]], Judged]:
+def column_judge(preferences: Any, **config: Any) -> Callable[[Iterable[Any]], Judged]:
     """Make a function from texts, such as a Series of pandas, to the judgements of each; once for a process.
 
     Args:
-        preferences, encoder, llm, settings: As for `EpicProcessorConfig`.
+        preferences, config: As for `EpicProcessorConfig`.
     """
-    encoder = encoder_of(encoder)
-    people = People.of(preferences_of(preferences), encoder, llm, settings)
-    judge = Judge(people, encoder, llm, settings)
+    how = EpicProcessorConfig(preferences=preferences, **config)
+    judge = Judge(how.people(), how.encoder, how.llm, how.settings)
     return lambda texts: [[asdict(one) for one in each] for each in judged_rows(judge, [{"text": t} for t in texts])]
 
 
-def epic_keep(
-    text: Any,
-    *,
-    preferences: Any,
-    encoder: Encoder | str | None = None,
-    llm: Any = None,
-    settings: Settings = Settings(),
-    batch_size: int = 256,
-) -> Any:
+def epic_keep(text: Any, *, preferences: Any, batch_size: int = 256, **config: Any) -> Any:
     """Return the expression of the judgements of a column of texts.
 
     Args:
         text: An expression of Daft, such as `daft.col("text")`.
-        preferences, encoder, llm, settings, batch_size: As for `EpicProcessorConfig`.
+        preferences, batch_size, config: As for `EpicProcessorConfig`.
 
     Raises:
         MissingExtraError: without Daft.
@@ -65,7 +52,7 @@ def epic_keep(
     @daft.cls
     class Keeping:
         def __init__(self) -> None:
-            self.judge = column_judge(preferences, encoder, llm, settings)
+            self.judge = column_judge(preferences, **config)
 
         @daft.method.batch(return_dtype=daft.DataType.list(daft.DataType.struct(fields)), batch_size=batch_size)  # type: ignore[untyped-decorator]
         def judged(self, texts: Any) -> Judged:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
-import math
 import os
 import re
 import threading
@@ -233,15 +232,12 @@ def seconds_of(time: str | float, name: str) -> float:
     Raises:
         InvalidInputError: for anything but a number of seconds, not negative, or text like "300 ms", "5 min", "1 h".
     """
-    seconds = math.nan
-    if isinstance(time, str):
-        match = re.fullmatch(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", time)
-        seconds = float(match[1]) * _UNITS[match[2]] if match else math.nan
-    elif isinstance(time, (int, float)) and not isinstance(time, bool):
-        seconds = float(time)
-    if not 0.0 <= seconds < math.inf:
+    match = re.fullmatch(
+        rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", time if isinstance(time, str) else f"{time} s"
+    )
+    if match is None or isinstance(time, bool):
         raise InvalidInputError(f'{name} must be a number of seconds or text like "5 min" or "300 ms", not {time!r}.')
-    return seconds
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def resident_bytes() -> int:

@@ -1,6 +1,6 @@
 """A graph of 100,000 passages and more than a million edges: what a query and a change cost.
 
-Passages mention eight to twelve entities, as rare and as common as words are (Zipf); some facts, some synonyms. Where a
+Passages mention eight to twelve entities, as rare and as common as words are (Zipf); some facts. Where a
 machine is shared, processor time says more than the clock.
 """
 
@@ -29,8 +29,6 @@ class Parts(NamedTuple):
     entities: np.ndarray
     fact_starts: np.ndarray
     facts: np.ndarray
-    synonyms: np.ndarray
-    weights: np.ndarray
     names: int
 
     @property
@@ -46,12 +44,11 @@ class Parts(NamedTuple):
             np.stack([rows, self.entities], axis=1),
             np.column_stack([owners, self.facts]),
         )
-        made.link(self.synonyms, self.weights)
         return made
 
 
-def made(passages: int, names: int, facts: int, synonyms: int, seed: int = 0) -> Parts:
-    """Passages that mention entities drawn by Zipf's law, facts between two of them, synonyms anywhere."""
+def made(passages: int, names: int, facts: int, seed: int = 0) -> Parts:
+    """Passages that mention entities drawn by Zipf's law, and facts between two of them."""
     generator = np.random.default_rng(seed)
     shares = np.cumsum(1.0 / (np.arange(names) + 3.0))
     rows = np.repeat(np.arange(passages), generator.integers(8, 13, passages))
@@ -64,15 +61,11 @@ def made(passages: int, names: int, facts: int, synonyms: int, seed: int = 0) ->
     said = np.stack(
         [entities[starts[owner] + (generator.random(len(owner)) * width).astype(int)] for _ in "ab"], axis=1
     )
-    pairs = np.unique(np.sort(generator.integers(names, size=(synonyms, 2)), axis=1), axis=0)
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     return Parts(
         starts,
         entities,
         np.arange(passages + 1) * facts,
         said,
-        pairs,
-        generator.uniform(0.8, 1.0, len(pairs)),
         names,
     )
 
@@ -118,9 +111,8 @@ def changed(parts: Parts, network: Network, runs: int) -> None:
     def grow(number: int) -> None:
         mentioned = [*generator.choice(parts.entities, 9).tolist(), parts.names + number]
         add(parts.passages + number, mentioned)
-        network.link(np.array([(mentioned[3], mentioned[9])]), np.array([0.9]))
 
-    shown("add a passage and a synonym", [timed(lambda n=n: grow(n)) for n in range(100)], ADD)
+    shown("add a passage", [timed(lambda n=n: grow(n)) for n in range(100)], ADD)
     shown(
         "query after 100 were added",
         [timed(lambda n=n: network.pagerank(*seeds(parts, n))) for n in range(runs)],
@@ -143,14 +135,14 @@ def main() -> None:
     made_parser.add_argument("--facts", type=int, default=3, help="facts of a passage")
     made_parser.add_argument("--runs", type=int, default=10)
     options = made_parser.parse_args()
-    parts = made(options.passages, 3 * options.passages // 2, options.facts, options.passages // 2)
+    parts = made(options.passages, 3 * options.passages // 2, options.facts)
     shown("load", [timed(parts.network) for _ in range(3)])
     network = parts.network()
     held = sum(column.nbytes for column in vars(network).values())
     print(f"{parts.passages} passages, {parts.names} entities, {network.edges} edges, {held / 1e6:.1f} MB held")
     print()
     changed(parts, network, options.runs)
-    small = made(50, 120, 3, 20)
+    small = made(50, 120, 3)
     little = small.network()
     shown("query, 50 passages", [timed(lambda n=n: little.pagerank(*seeds(small, n))) for n in range(200)])
 

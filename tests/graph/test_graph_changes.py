@@ -335,7 +335,7 @@ def test_copies(path: Path, tmp_path: Path) -> None:
     with EpicMemory.restore(
         lines, other, encoder=HashEncoder(256), settings=Settings(verifier=KeepAll(), tau=0.1)
     ) as memory:
-        graph = GraphMemory(memory=memory, extractor=Marked(), synonymy=0.7)
+        graph = GraphMemory(memory=memory, extractor=Marked())
         assert graph.counts()["outside"] == 5
         graph.update()
         assert alike(seen(graph), looked)
@@ -344,29 +344,7 @@ def test_copies(path: Path, tmp_path: Path) -> None:
 # embedding anew
 
 
-def test_entities_are_embedded_anew_with_all_the_rest(path: Path) -> None:
-    with made(path) as graph, again(path) as other:
-        graph.add(PEOPLE)
-        assert [name for name, _ in other.search("Reed").entities] == ["Oscar Reed"]
-        encoder = HashEncoder(128, name="another", fingerprint="v2")
-        graph.memory.file.reencode(encoder)
-        assert encoder.texts["Oscar Reed"] == 1
-        assert [name for name, _ in graph.search("Reed").entities] == ["Oscar Reed"]
-        graph.add([Item(id="new", text="[Oscar Reed Hall] and red wine")])
-        assert {each.name for each in graph.neighbours("Oscar Reed Hall")} == {"Oscar Reed"}
-        state = exactly(graph)
-        for look in (other.entities, lambda: other.search("Reed"), lambda: other.add(PEOPLE), other.counts):
-            with pytest.raises(EpicError, match="another"):
-                look()
-    with again(path, encoder=HashEncoder(128, name="another", fingerprint="v2")) as graph:
-        assert exactly(graph) == state
-        assert graph.memory.file.verify() > 0
-    with again(path, encoder=HashEncoder(200), reencode=True) as graph:
-        assert [name for name, _ in graph.search("Reed Hall").entities] == ["Oscar Reed Hall"]
-        assert graph.entities() == state["entities"]
-
-
-def test_embedding_anew_while_the_graph_grows_is_an_error_and_loses_nothing(path: Path) -> None:
+def test_a_memory_is_embedded_anew_while_its_graph_grows(path: Path) -> None:
     class Meanwhile(Marked):
         name = "marked-v1"
         todo = True

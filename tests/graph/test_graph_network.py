@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ class Plain:
 
     def __init__(self) -> None:
         self.passages: dict[int, tuple[set[int], set[tuple[int, int]]]] = {}
-        self.synonyms: dict[tuple[int, int], float] = {}
 
     def add(self, passage: int, entities: list[int], facts: list[tuple[int, int]]) -> None:
         self.passages.pop(passage, None)
@@ -32,7 +30,6 @@ class Plain:
     def rebuilt(self) -> Network:
         network = Network()
         add(network, {passage: (sorted(said), sorted(pairs)) for passage, (said, pairs) in self.passages.items()})
-        link(network, list(self.synonyms), list(self.synonyms.values()))
         return network
 
 
@@ -45,10 +42,6 @@ def add(network: Network, said: Mapping[int, tuple[list[int], list[tuple[int, in
         np.array(mentions, dtype=np.int64).reshape(-1, 2),
         np.array(facts, dtype=np.int64).reshape(-1, 3),
     )
-
-
-def link(network: Network, pairs: list[tuple[int, int]], weights: list[float]) -> None:
-    network.link(np.array(pairs, dtype=np.int64).reshape(-1, 2), np.array(weights, dtype=np.float32))
 
 
 def scores(network: Network, entities: Any, passages: Any, damping: float = 0.5) -> dict[int, float]:
@@ -74,12 +67,9 @@ said = entities.flatmap(
         st.just(named), st.lists(st.tuples(*2 * [st.sampled_from(named)]), max_size=5) if named else st.just([])
     )
 )
-links = st.dictionaries(st.sampled_from([*combinations(sorted(ENTITIES), 2)]), st.floats(0.01, 1.0), max_size=5)
 change = st.one_of(
     st.tuples(st.just("add"), st.dictionaries(passage, said, max_size=4)),
     st.tuples(st.just("remove"), st.lists(passage, max_size=3)),
-    st.tuples(st.just("link"), links),
-    st.tuples(st.just("drop_entities"), st.lists(entity, max_size=2)),
 )
 entity_seeds = st.dictionaries(entity, st.floats(0.0, 10.0), max_size=4)
 passage_seeds = st.dictionaries(passage, st.floats(0.0, 10.0), max_size=4)
@@ -96,15 +86,6 @@ def test_any_changes_leave_the_graph_that_one_built_anew_is(
             add(network, parts)
             for one, (named, pairs) in parts.items():
                 plain.add(one, named, pairs)
-        elif name == "link":
-            new = {pair: weight for pair, weight in parts.items() if pair not in plain.synonyms}
-            link(network, list(new), list(new.values()))
-            plain.synonyms |= new
-        elif name == "drop_entities":
-            # Only what no passage mentions.
-            gone = [one for one, count in zip(parts, network.mentions(parts), strict=True) if not count]
-            network.drop_entities(gone)
-            plain.synonyms = {pair: one for pair, one in plain.synonyms.items() if not {*pair} & {*gone}}
         else:
             network.remove(parts)
             for one in parts:
@@ -113,11 +94,10 @@ def test_any_changes_leave_the_graph_that_one_built_anew_is(
 
 
 def test_scores_are_those_of_the_walk_solved_as_a_system_of_equations() -> None:
-    # Passages 1, 2, 3 and entities 10, 11, 12, with their edges: mentions, one fact twice, one synonym.
-    edges = {(0, 3): 1.0, (0, 4): 1.0, (1, 3): 1.0, (1, 4): 1.0, (2, 5): 1.0, (3, 4): 2.0, (4, 5): 0.5}
+    # Passages 1, 2, 3 and entities 10, 11, 12, with their edges: mentions, one fact twice, another once.
+    edges = {(0, 3): 1.0, (0, 4): 1.0, (1, 3): 1.0, (1, 4): 1.0, (2, 4): 1.0, (2, 5): 1.0, (3, 4): 2.0, (4, 5): 1.0}
     network = Network()
-    add(network, {1: ([10, 11], [(10, 11)]), 2: ([10, 11], [(11, 10)]), 3: ([12], [])})
-    link(network, [(11, 12)], [0.5])
+    add(network, {1: ([10, 11], [(10, 11)]), 2: ([10, 11], [(11, 10)]), 3: ([11, 12], [(11, 12)])})
     matrix = np.zeros((6, 6))
     for (one, other), weight in edges.items():
         matrix[one, other] = matrix[other, one] = weight
@@ -133,8 +113,6 @@ def test_what_only_an_entity_joins_is_found() -> None:
     add(network, {1: ([10, 11], [(10, 11)]), 2: ([11, 12], [(11, 12)]), 3: ([20], [])})
     found = scores(network, {10: 1.0}, {})
     assert found[1] > found[2] > found[3] == 0.0
-    link(network, [(12, 20)], [0.9])
-    assert scores(network, {10: 1.0}, {})[3] > 0.0
 
 
 def test_weights_count_by_their_shares() -> None:

@@ -26,14 +26,6 @@ def test_what_stands_under_somebody_elses_name_is_not_even_offered(before: str) 
 
 
 @pytest.mark.parametrize(
-    "text", ["I love cheese, he says.", "I love cheese, my wife told me.", "I hate jazz, said Bob Smith."]
-)
-def test_a_sentence_that_ends_with_its_speaker_is_that_speakers(text: str) -> None:
-    with EpicMemory() as memory:
-        assert memory.proposals.propose([{"role": "user", "content": text}]) == []
-
-
-@pytest.mark.parametrize(
     "text",
     labelled("own_words_in_a_line_after_another_are_offered"),
 )

@@ -38,20 +38,19 @@ def test_the_gradient_of_the_distribution() -> None:
         np.testing.assert_allclose(by_scores[:, place], slope, atol=1e-7)
 
 
-@pytest.mark.parametrize("context", [True, False])
-def test_the_gradient_of_the_network(context: bool) -> None:
+def test_the_gradient_of_the_network() -> None:
     generator = np.random.default_rng(2)
     weights = untrained(7)
     weights["w3"] = generator.normal(size=weights["w3"].shape)
     x, towards = generator.normal(size=(5, 7)), generator.normal(size=5)
-    slopes = Pass(weights, x, context=context).backward(towards)
+    slopes = Pass(weights, x).backward(towards)
     for name, array in weights.items():
         for place in generator.integers(array.size, size=6):
             values = []
             for step in (1e-6, -1e-6):
                 changed = {**weights, name: array.copy()}
                 changed[name].flat[place] += step
-                values.append(float(Pass(changed, x, context=context).scores @ towards))
+                values.append(float(Pass(changed, x).scores @ towards))
             assert slopes[name].flat[place] == pytest.approx((values[0] - values[1]) / 2e-6, abs=1e-6)
 
 
@@ -106,24 +105,22 @@ def worth_of(chosen: np.ndarray, utility: np.ndarray, kind: np.ndarray) -> float
     return sum(best.values()) - (1.0 if {0, 1} <= best.keys() else 0.0)
 
 
-def learnt(*, context: bool) -> tuple[float, float, float]:
+def learnt() -> tuple[float, float, float]:
     """The mean reward of the policy, of greedy by utility, and the best there is, on sets never seen."""
     generator, examples = np.random.default_rng(5), []
     for _ in range(120):
         features, utility, kind = drawn_set(generator, 8)
-        features = features if context else features * np.array([1, 0, 1, 1, 1, 1])
         lists = sample(prior(8), 3, 32, generator)
         rewards = np.array([worth_of(one, utility, kind) for one in lists])
         examples.append(
             Example(features=features, lists=lists, rewards=rewards, drawn=log_probability(prior(8), lists))
         )
-    settings = TrainingSettings(epochs=10, rate=0.02, divergence=0.001, context=context)
+    settings = TrainingSettings(epochs=10, rate=0.02, divergence=0.001)
     weights = train(untrained(6), examples, settings)
     found = []
     for _ in range(120):
         features, utility, kind = drawn_set(generator, 8)
-        features = features if context else features * np.array([1, 0, 1, 1, 1, 1])
-        scores = prior(8) + Pass(weights, features, context=context).scores
+        scores = prior(8) + Pass(weights, features).scores
         best = max(worth_of(np.array(one), utility, kind) for one in permutations(range(8), 3))
         chosen, greedy = np.argsort(-scores)[:3], np.argsort(-utility)[:3]
         found.append((worth_of(chosen, utility, kind), worth_of(greedy, utility, kind), best))
@@ -133,8 +130,6 @@ def learnt(*, context: bool) -> tuple[float, float, float]:
 
 @pytest.mark.slow
 def test_the_policy_learns_what_single_utilities_do_not_tell() -> None:
-    policy, greedy, best = learnt(context=True)
-    alone, _, _ = learnt(context=False)
+    policy, greedy, best = learnt()
     assert policy >= 0.95 * best
     assert policy > greedy
-    assert policy > alone

@@ -171,7 +171,7 @@ def test_a_passage_with_more_entities_than_can_be(path: Path, monkeypatch: pytes
     names = tuple(f"entity {n:05}" for n in range(2_100))
     facts = (Fact(names[0], "is", names[1]), Fact(names[0], "is not", names[-1]))
     extractor = Saying(lambda _: Extraction(names, facts))
-    with made(path, extractor=extractor, encoder=HashEncoder(4), synonymy=None) as graph:
+    with made(path, extractor=extractor, encoder=HashEncoder(4)) as graph:
         report = graph.add([PEOPLE[0]])
         assert report.entities == graph.counts()["entities"] == 2_000
         assert graph.facts("oscar") == [("entity 00000", "is", "entity 00001")]
@@ -244,14 +244,6 @@ def test_bad_arguments_are_named(graph: GraphMemory) -> None:
         stream = astream = Marked.stream
 
     for options, said in (
-        ({"damping": 1.0}, "damping"),
-        ({"damping": -0.1}, "damping"),
-        ({"damping": "half"}, "damping"),
-        ({"damping": True}, "damping"),
-        ({"passage_weight": -1}, "passage_weight"),
-        ({"passage_weight": float("nan")}, "passage_weight"),
-        ({"synonymy": 0}, "synonymy"),
-        ({"synonymy": 1.01}, "synonymy"),
         ({"extractor": Marked}, "extractor"),
         ({"extractor": object()}, "extractor"),
         ({"extractor": Nameless()}, "extractor"),
@@ -327,26 +319,7 @@ def test_a_closed_graph_says_so(path: Path) -> None:
     assert "closed" in repr(graph)
 
 
-def test_a_failing_encoder_loses_nothing(path: Path) -> None:
-    class Refusing(HashEncoder):
-        refuses = True
-
-        def _encode(self, texts: Any) -> Any:
-            if self.refuses and "Idris" in texts:
-                raise ConnectionError("no line")
-            return super()._encode(texts)
-
-    encoder = Refusing(256)
-    with made(path, encoder=encoder) as graph:
-        with pytest.raises(ConnectionError, match="no line"):
-            graph.add(PEOPLE)
-        assert len(graph) == 5
-        encoder.refuses = False
-        assert graph.update().passages == 5
-        assert alike(seen(graph), seen(anew(graph)))
-
-
 def test_a_new_file_is_removed_again_if_the_graph_cannot_be(path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="damping"):
-        made(path, damping=3.0)
+    with pytest.raises(InvalidInputError, match="extractor"):
+        made(path, extractor=object())
     assert not path.exists()

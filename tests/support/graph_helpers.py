@@ -81,7 +81,6 @@ def made(path: Path | None = None, preferences: Any = (WINE, SEA), **options: An
         "encoder": HashEncoder(256),
         "verifier": KeepAll(),
         "extractor": Marked(),
-        "synonymy": 0.7,
         "tau": 0.1,
         **options,
     }

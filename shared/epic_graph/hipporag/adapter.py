@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
@@ -53,10 +54,8 @@ class EpicHippoRAG:
     The instance, of the release 2.0.0a4, is used without a fork, and its methods are restored after every call; known
     failures are avoided (docs/graph_rag.md). Its other attributes and methods are available under their own names; set
     attributes on the instance itself. Safe to use from several threads, which are served one at a time. Each method has
-    a variant for asyncio, which runs it in a worker thread: `aindex`, `aretrieve`, and so on.
-
-    The text of kept items is stored twice: by the memory, compressed, and by HippoRAG. A file `epic_passages.json`
-    in the instance's folder lists the passages that came from the memory.
+    a variant for asyncio, which runs it in a worker thread: `aindex`, `aretrieve`, and so on. A file
+    `epic_passages.json` in the instance's folder lists the passages that came from the memory.
 
     Args:
         hipporag: The instance, of any class with the interface of `hipporag.HippoRAG`.
@@ -96,7 +95,7 @@ class EpicHippoRAG:
         self._lock = threading.RLock()
         self._record = Record(self._instance, memory)
         # How often each failed passage was tried again.
-        self._attempts: dict[str, int] = {}
+        self._attempts = Counter[str]()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -168,7 +167,7 @@ class EpicHippoRAG:
             report = HippoReport(memory=self.memory.retry(progress=progress))
             self._record.follow()
             again = [text for text in self._instance.passages.values() if digest_of(text) in self._record.failed]
-            self._attempts = {text: self._attempts.get(text, 0) + 1 for text in again}
+            self._attempts.update(again)
             self._record.remove(again)
             return self._follow(report)
 
@@ -354,7 +353,9 @@ class EpicHippoRAG:
         if options.get("num_to_retrieve") is not None:
             options["num_to_retrieve"] = checked_k(options["num_to_retrieve"], "num_to_retrieve")
         if gold is not None:
-            options["gold_docs"] = _gold_docs(gold, len(asked))
+            options["gold_docs"] = [*gold]
+            if len(options["gold_docs"]) != len(asked) or any(isinstance(texts, str) for texts in options["gold_docs"]):
+                raise InvalidInputError(f"gold_docs takes a list of texts for each query, {len(asked)} here.")
         with self._lock:
             self._record.follow()
             if not self.hipporag.ready_to_retrieve:
@@ -386,13 +387,12 @@ class EpicHippoRAG:
         """Return those of the memory's preferences that are given."""
         if preferences is None:
             return None
-        if isinstance(preferences, (str, Preference)):
-            preferences = [preferences]
-        if not isinstance(preferences, Iterable):
-            raise InvalidInputError(f"preferences must be several texts, not {kind_of(preferences)}.")
+        given = [preferences] if isinstance(preferences, (str, Preference)) else preferences
+        if not isinstance(given, Iterable):
+            raise InvalidInputError(f"preferences must be several texts, not {kind_of(given)}.")
         with self.memory._session.lock:
             space = self.memory._session.space()
-            return [space.preferences[place] for place in space.positions(preferences)]
+            return [space.preferences[place] for place in space.positions(given)]
 
     def _with_guidance(self, text: str, *, under: Collection[str | None] | None) -> str:
         """Return a passage as the model that answers reads it: with its guidance for this user."""
@@ -412,14 +412,6 @@ def _queries(queries: Any) -> list[Any]:
         raise InvalidInputError(f"Give queries as a list, not as {type(queries).__name__}.")
     # A solution of an earlier call stands for its question.
     return [one if hasattr(one, "question") else checked_text(one, "A query") for one in queries]
-
-
-def _gold_docs(gold: Any, number: int) -> list[list[str]]:
-    """Check the gold documents, a list for each query."""
-    given = list(gold)
-    if len(given) != number or any(isinstance(texts, str) for texts in given):
-        raise InvalidInputError(f"gold_docs takes a list of texts for each query, {number} here.")
-    return [list(texts) for texts in given]
 
 
 def _ids(preferences: Iterable[Preference] | None) -> frozenset[str | None] | None:

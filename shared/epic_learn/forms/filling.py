@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
 
 from epic_learn.forms.fields import Field, FilledField, FilledForm, Form, Value
-from epic_learn.forms.values import MINE, clauses, values_in, without_dates
+from epic_learn.forms.values import MINE, values_in
 from epic_memory.lm.base import LanguageModel
 from epic_memory.pipeline.fact_matching import answer_scores, answering
 from epic_memory.runtime.effects import Effects
@@ -53,11 +54,10 @@ class FormWeights(StageWeights):
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """A sentence of what is held; `part` is the clause of it that states a value."""
+    """A sentence of what is held."""
 
     text: str
     source: Item | Preference
-    part: str = ""
 
 
 def filled(form: Form, search: Callable[[str], Effects[Hits]], lm: LanguageModel | None) -> Effects[FilledForm]:
@@ -92,10 +92,11 @@ def read_field(field: Field, sources: Sources) -> FilledField:
     shares: dict[Value, float] = {}
     stated: dict[Value, tuple[float, Said]] = {}
     for each, chance in zip(said, chances, strict=True):
-        for value, share, part in _stated(field, each.text, chance):
+        values = values_in(field, each.text)
+        for value in values:
+            share = chance / len(values)
             shares[value] = shares.get(value, 0.0) + share
-            if value not in stated or share > stated[value][0]:
-                stated[value] = share, replace(each, part=part)
+            stated[value] = max((share, each), stated.get(value, (0.0, each)), key=itemgetter(0))
     best = max(shares, key=shares.__getitem__, default=None)
     if best is None or shares[best] < weights.sure / 2:
         return FilledField(field=field, reason=_NOTHING)
@@ -115,8 +116,8 @@ def _is_rival(field: Field, other: tuple[float, Said], best: tuple[float, Said])
     """Tell whether another sentence answers as well as the best: it has all that this shares with the question."""
     if 2.0 * other[0] > best[0]:
         return True
-    asked, text = set(content_stems(field.question)), other[1].part
-    if not asked & set(content_stems(best[1].part)) <= set(content_stems(text)):
+    asked, text = set(content_stems(field.question)), other[1].text
+    if not asked & set(content_stems(best[1].text)) <= set(content_stems(text)):
         return False
     return float(answering(answer_scores(field.question, [text]))[0]) >= FormWeights.shipped().sure
 
@@ -130,26 +131,6 @@ def _sentences(text: str) -> list[str]:
         else:
             made.append(part)
     return [each for each in made if len(each) <= _LONGEST]
-
-
-def _stated(field: Field, text: str, chance: float) -> list[tuple[Value, float, str]]:
-    """Return the values that a sentence states, each with its share of the chance that it answers, and its clause."""
-    values = values_in(field, text)
-    if len(values) < 2:
-        return [(value, chance, text) for value in values]
-    parts = [(part, values_in(field, part)) for part in clauses(text)]
-    parts = [(part, stated) for part, stated in parts if len(stated) == 1]
-    if not parts:
-        return [(value, chance / len(values), text) for value in values]
-    shares = answering(answer_scores(field.question, [part for part, _ in parts]))
-    # "On 3 May and again on 4 June": the second says nothing else, and so is as good as the first.
-    for place, (part, _) in enumerate(parts):
-        if place and not without_dates(part):
-            shares[place] = shares[place - 1]
-    whole = float(shares.sum()) or 1.0
-    return [
-        (stated[0], chance * float(share) / whole, part) for (part, stated), share in zip(parts, shares, strict=True)
-    ]
 
 
 def _may_answer(question: str, text: str) -> bool:

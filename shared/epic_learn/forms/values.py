@@ -20,9 +20,6 @@ _NUMBER = re.compile(
 )
 MINE = re.compile(r"\b(?:i|my|me|mine|we|our|us)\b", re.I)
 """Words by which a user speaks of themselves."""
-_CLOCK = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b", re.I)
-# Runs of digits in groups, such as a telephone number, are one thing and no number.
-_GROUPED = re.compile(r"\+?\d+(?:[ /-]\d{2,})+")
 _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+")
 # A UUID, or groups of which the first has a digit, or is two letters ("AB 123"), and each other one has a digit.
 _CODE = re.compile(
@@ -41,27 +38,9 @@ _ASKS_CODE = re.compile(
     re.I,
 )
 _ASKS_NAME = re.compile(r"\b(?:who|whom|whose|name|called)\b", re.I)
-_ASKS_PLACE = re.compile(r"\b(?:where|city|town|country|street|address)\b", re.I)
-_PLACE = re.compile(
-    r"\b(?:in|at|to|near|on)\s+(?=(?:the |my |our )?[^\W\d_a-z\s]|\d)"
-    r"(?P<place>[^.;,!?]+(?:, [^\W\d_a-z][^.;,!?]*)?)"
-)
 _WORD = re.compile(r"[^\W_]+")
 _LINK = re.compile(r"^(?:\s|[’']s\b|:|-)+(?:(?:is|are|was|were|to|in|at|on|for|of|with|as)\b\s*)*")
-_SAYS = re.compile(r"\b(?:to|at|in|on|is|are|was|has|have|i|we|he|she|they|it)\b", re.I)
 _SHORT = 6
-_CLAUSE = re.compile(r"[;,]\s+(?:and |but )?|\s+(?:and|but|then|while)\s+|\s[–—-]\s")
-
-
-def clauses(text: str) -> list[str]:
-    """Return the clauses of a sentence; together they hold all of it but what divides them."""
-    return [part for part in _CLAUSE.split(text) if part.strip()]
-
-
-def without_dates(text: str) -> list[str]:
-    """Return the stems that a clause has besides dates, numbers and the little words around them."""
-    taken = " ".join(text[start:end] for _, start, end in days_in(text))
-    return [word for word in content_stems(text) if word not in (*stems(taken), "again") and not word.isdigit()]
 
 
 def values_in(field: Field, text: str) -> list[Value]:
@@ -86,7 +65,6 @@ def values_in(field: Field, text: str) -> list[Value]:
 
 def _numbers(question: str, text: str) -> Iterator[tuple[Value, str]]:
     taken = [(start, end) for _, start, end in days_in(text)]
-    taken += [match.span() for pattern in (_CLOCK, _GROUPED) for match in pattern.finditer(text)]
     asked = set(content_stems(question))
     found, counted = [], []
     for match in _NUMBER.finditer(text):
@@ -134,17 +112,16 @@ def _answer(question: str, text: str) -> bool | None:
 
 
 def _text(question: str, text: str) -> str:
-    """Return the shortest span of a sentence that answers: an address, a code, a name, a place; or all of it."""
+    """Return the shortest span of a sentence that answers: an address, a code, a name; or all of it."""
     if _ASKS_ADDRESS.search(question):
         return _one(_ADDRESS.findall(text))
     if _ASKS_CODE.search(question):
         return _one([code for code in _CODE.findall(text) if any(map(str.isdigit, code))])
-    if _ASKS_PLACE.search(question):
-        places = [match["place"].strip() for match in _PLACE.finditer(text)]
-        return _one(places) or text
     if _ASKS_NAME.search(question):
         return _name(question, text)
-    return _rest(question, text) or text
+    # "I'm allergic to | nuts"
+    rest = _behind(question, text).strip(" .,;:!")
+    return rest if 0 < len(rest.split()) <= _SHORT else text
 
 
 def _name(question: str, text: str) -> str:
@@ -158,13 +135,6 @@ def _name(question: str, text: str) -> str:
         if words & known and asked.isdisjoint(stems(name)):
             found.append(name)
     return _one(found)
-
-
-def _rest(question: str, text: str) -> str:
-    """Return the few words that follow what is asked about: "I'm allergic to | nuts"; empty for another statement."""
-    rest = _behind(question, text).strip(" .,;:!")
-    says_more = any(_SAYS.search(part) for part in clauses(rest)[1:])
-    return rest if 0 < len(rest.split()) <= _SHORT and not says_more else ""
 
 
 def _behind(question: str, text: str) -> str:

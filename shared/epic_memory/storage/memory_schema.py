@@ -62,7 +62,7 @@ CREATE TABLE keys (
 );
 CREATE TABLE entities (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT,
- passages INTEGER, spelt INTEGER, near BLOB, vector BLOB, crc INTEGER
+ passages INTEGER, spelt INTEGER, crc INTEGER
 );
 CREATE TABLE passages (
  item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, extractor INTEGER, entities BLOB,

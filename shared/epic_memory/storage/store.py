@@ -12,7 +12,7 @@ import numpy as np
 
 from epic_memory.errors import StoreError, decoding
 from epic_memory.storage.codecs import inflated, packed
-from epic_memory.storage.memory_schema import ENTITIES, ENTRIES, ITEMS, MEMORY, PREFERENCES
+from epic_memory.storage.memory_schema import ENTRIES, ITEMS, MEMORY, PREFERENCES
 from epic_memory.storage.mentions import Mentions
 from epic_memory.storage.sqlite.database import Database
 from epic_memory.storage.sqlite.tables import Table
@@ -132,7 +132,7 @@ class Store(Database):
                     "SELECT row, item, preference, instruction FROM entries"
                 )
             }
-        return {PREFERENCES: preferences, ENTRIES: entries, ITEMS: searched, ENTITIES: self.graph.entity_names()}
+        return {PREFERENCES: preferences, ENTRIES: entries, ITEMS: searched}
 
     def replace_vectors(self, vectors: Mapping[Table, Mapping[int, FloatArray]]) -> None:
         """Replace the stored embeddings: by table, row to vector."""

@@ -56,7 +56,7 @@ class Stats:
         bytes: Of the whole memory, as the paper's Table 6: "documents" (texts, ids, metadata), "index" (embeddings of
             entries), "instructions" (with stances and rationales), "preferences" (texts and embeddings), "verdicts"
             (the cache of a language model's decisions), "ledger" (items seen but not held, and the records of why),
-            "graph" (entities, their embeddings, and what passages say of them), "rest" (the database's own structure),
+            "graph" (entities, and what passages say of them), "rest" (the database's own structure),
             and "total", their sum.
         encoder, verifier: Names.
         tau: The coarse filter's threshold.

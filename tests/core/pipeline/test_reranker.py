@@ -129,17 +129,14 @@ def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
         set_reranker(memory, LearnedReranker(encoder="of another"))
 
 
-def test_a_file_of_a_reranker_is_checked(tmp_path: Path) -> None:
-    path = tmp_path / "reranker.json"
-    LearnedReranker(encoder="one").save(path)
-    assert LearnedReranker.load(path, encoder="one").encoder == "one"
+def test_what_export_wrote_is_checked() -> None:
+    value = LearnedReranker(encoder="one").as_object()
+    assert LearnedReranker.from_object(value, encoder="one").encoder == "one"
     with pytest.raises(InvalidInputError, match="another encoder"):
-        LearnedReranker.load(path, encoder="two")
-    value = json.loads(path.read_text())
-    for wrong in ("[]", "x", json.dumps({**value, "features": []}), json.dumps({**value, "weights": {"W1": [1.0]}})):
-        path.write_text(wrong)
+        LearnedReranker.from_object(value, encoder="two")
+    for wrong in ([], "x", {**value, "features": []}, {**value, "weights": {"W1": [1.0]}}):
         with pytest.raises(InvalidInputError):
-            LearnedReranker.load(path)
+            LearnedReranker.from_object(wrong)
 
 
 @pytest.mark.parametrize("call", [reranker_of, forget, lambda given: set_reranker(given, LearnedReranker(encoder=""))])

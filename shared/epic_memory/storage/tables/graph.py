@@ -3,7 +3,7 @@
 A passage is a held item. Its row has the rows of its entities, its facts as pairs of places among these, and their
 relations; or the reason why extraction failed. An entity counts the passages that name it, and is removed with the last
 of them. Its name is the spelling of the first of them; it also counts the passages with this spelling, and with the
-last of these its name becomes its key. Its synonyms are entities that existed before it and have similar names.
+last of these its name becomes its key.
 
 What fills the tables and reads them is `epic_graph`'s; a memory itself removes what has gone from them.
 """
@@ -63,10 +63,6 @@ class Graph(Repository):
                     held["key"] = stored_key(held["name"], held["name"])
                 self.db.insert_changed(ENTITIES, held["row"], held)
         self.delete_rows(gone)
-
-    def entity_names(self) -> dict[int, str]:
-        """Return entity row to name, for the entities of every namespace."""
-        return dict(self.db.read("SELECT row, name FROM entities"))
 
 
 def stored_key(name: str, key: str) -> str | None:
