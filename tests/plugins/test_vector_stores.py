@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_graph.text_vectors import TextVectors
 from epic_memory import Preference, QuerySteering
 from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.errors import DuplicatePreferenceError, EncoderError, InvalidInputError

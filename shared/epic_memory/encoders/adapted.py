@@ -146,9 +146,3 @@ async def _anew(embed: Callable[[Any], Awaitable[object]], given: Any) -> object
             if not of_ended_loop(error):
                 raise
     return await embed(given)
-
-
-def is_encoder(value: object) -> bool:
-    """Tell whether a value is an encoder; a check against the protocol would ask a server for the dimension."""
-    methods = (getattr(value, name, None) for name in ("encode", "aencode"))
-    return not isinstance(value, type) and all(map(callable, methods))
