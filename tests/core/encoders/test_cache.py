@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_graph.text_vectors import TextVectors
+from epic_memory.encoders.cache import TextVectors
 from helpers import HashEncoder
 
 texts = st.lists(st.sampled_from(["hotel", "casino", "quiet", "train"]), min_size=1).map(" ".join)
