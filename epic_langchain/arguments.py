@@ -13,10 +13,11 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from epic_langchain.documents import checked_documents, record_of
 from epic_memory.collection import Record
 from epic_memory.errors import InvalidInputError
-from epic_memory.types.search_options import OVERRIDES
 from epic_plugins.metadata import PREFIX
 from epic_plugins.wrong_arguments import check_options
 
+OVERRIDES = ("preferences", "steering", "stance_policy", "min_score")
+"""Options of a search that a call may give one by one."""
 OPTIONS = ("k", "filter", "namespace", "options", *OVERRIDES)
 """The options of calls of all components."""
 

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, Field, InstanceOf, field_validator, model_validator
 from typing_extensions import Self, override
 
-from epic_langchain.arguments import per_call, without_settings
+from epic_langchain.arguments import OVERRIDES, per_call, without_settings
 from epic_langchain.documents import document_of, memory_item, several
 from epic_langchain.events import search_event
 from epic_langchain.filters import MetadataFilter, filter_of
@@ -24,7 +24,7 @@ from epic_memory.context import format_preferences, language_of_context, numbere
 from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.settings import Settings
 from epic_memory.types import checked_k
-from epic_memory.types.search_options import OVERRIDES, SearchOptions, checked_options
+from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_plugins.copies import Open
 from epic_plugins.models import in_namespace
 from epic_plugins.wrong_arguments import explained

@@ -8,10 +8,10 @@ from langchain_core.embeddings import Embeddings
 from typing_extensions import Self
 
 from epic_memory.encoders import Encoder, default_encoder
-from epic_memory.encoders.adapted import AdaptedEncoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.effects import arun, run
+from epic_plugins.adapted_encoder import AdaptedEncoder
 from epic_plugins.adapted_lm import checked_name
 from epic_plugins.copies import Adapter
 from epic_plugins.models import embeddings_of, own_encoder

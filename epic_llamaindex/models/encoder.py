@@ -11,10 +11,10 @@ from llama_index.core.schema import BaseComponent
 from typing_extensions import Self
 
 from epic_memory.encoders import Encoder, default_encoder
-from epic_memory.encoders.adapted import AdaptedEncoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.effects import arun, in_thread, run
+from epic_plugins.adapted_encoder import AdaptedEncoder
 from epic_plugins.adapted_lm import checked_name
 from epic_plugins.copies import Adapter
 from epic_plugins.models import embeddings_of, own_encoder

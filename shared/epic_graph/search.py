@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from epic_graph.extraction.base import PhraseExtractor, entity_key
 from epic_graph.loaded import LoadedGraph
-from epic_graph.text_vectors import TextVectors
 from epic_memory.encoders.base import Embed, Encoder
+from epic_memory.encoders.cache import TextVectors
 from epic_memory.pipeline.candidates import candidates
 from epic_memory.pipeline.search import (
     Search,

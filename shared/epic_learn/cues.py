@@ -24,8 +24,8 @@ from epic_learn import boundaries, durations
 from epic_learn.boundaries import SENTENCE, own_words, without_pastes
 from epic_learn.conversations import Turn
 from epic_learn.references import topic
+from epic_learn.times import local_time
 from epic_memory.types import FloatArray
-from epic_memory.types.validation import local_time
 from epic_memory.types.weights import StageWeights
 
 Saying: TypeAlias = Literal["nothing", "preference", "fact", "replace", "remove", "news"]

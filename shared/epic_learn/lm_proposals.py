@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, get_args
+from contextlib import suppress
+from typing import Annotated, Any, get_args
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
 from epic_learn.boundaries import doubtful_from, own_words
 from epic_learn.conversations import Turn
@@ -15,7 +16,7 @@ from epic_learn.durations import end_in_words
 from epic_learn.proposal_report import ProposalReport
 from epic_learn.references import Known, means_the_same
 from epic_memory.errors import InvalidInputError
-from epic_memory.lm.answers import Line, Shape, letters, valid
+from epic_memory.lm.answers import Line, Shape, letters
 from epic_memory.lm.base import LanguageModel
 from epic_memory.lm.client import LMReader, readings_of
 from epic_memory.lm.prompting import one_line, section
@@ -49,14 +50,21 @@ class Proposed(Shape):
     ends: Line = ""
 
 
+def _usable(given: Any) -> Any:
+    """Return the first elements of a list that are proposals; anything that is no list as it is."""
+    if not isinstance(given, list):
+        return given
+    kept = []
+    for each in given:
+        with suppress(ValidationError):
+            kept.append(Proposed.model_validate(each))
+    return kept[:_MOST_PROPOSALS]
+
+
 class Proposals(Shape):
     """Proposals of a model after some turns."""
 
-    proposals: Annotated[
-        tuple[Proposed, ...],
-        BeforeValidator(lambda given: valid(Proposed, given, _MOST_PROPOSALS)),
-        Field(max_length=_MOST_PROPOSALS),
-    ]
+    proposals: Annotated[tuple[Proposed, ...], BeforeValidator(_usable), Field(max_length=_MOST_PROPOSALS)]
 
 
 def proposed_by(

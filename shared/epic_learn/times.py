@@ -82,6 +82,14 @@ def _zone(name: str | None, offset: int | None) -> timezone | None:
     return None if offset is None else timezone(timedelta(seconds=offset))
 
 
+def local_time(value: datetime) -> datetime:
+    """Return a point in time in local time; in UTC at the ends of the calendar, where local time is beyond."""
+    try:
+        return value.astimezone()
+    except (OverflowError, ValueError):
+        return value.replace(tzinfo=value.tzinfo or timezone.utc)
+
+
 def end_of_day(now: datetime, days: int = 0) -> datetime:
     """Return the last second of a day, or of one some days later."""
     return datetime.combine(now.date() + timedelta(days=days), time(23, 59, 59), now.tzinfo)

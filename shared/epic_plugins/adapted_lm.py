@@ -10,9 +10,10 @@ from typing import Any
 
 from epic_memory.errors import EpicError, InvalidInputError, LMError, LMUnavailableError
 from epic_memory.lm.base import Completion, LimitedLM, Message, Schema
-from epic_memory.lm.failures import MOST_ENDED, causes, of_ended_loop, of_status, said
+from epic_memory.lm.failures import of_status, said
 from epic_memory.lm.http import sendable
 from epic_memory.runtime.effects import Attempt, Effects
+from epic_plugins.ended_loops import MOST_ENDED, causes, of_ended_loop
 
 # Settings that limit the length of an answer, in the frameworks' various names.
 _LIMITS = ("max_tokens", "num_predict", "max_output_tokens", "max_completion_tokens", "max_new_tokens")

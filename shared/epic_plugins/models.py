@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from epic_memory.encoders import Encoder, by_name
-from epic_memory.encoders.adapted import is_encoder
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
@@ -60,7 +59,7 @@ class Models:
             return given.encoder  # type: ignore[attr-defined, no-any-return]
         if isinstance(given, self.embedding):
             return self.encoder(given)
-        if by_name.is_encoder_name(given) or (not isinstance(given, str) and is_encoder(given)):
+        if by_name.is_encoder_name(given) or (not isinstance(given, str) and _is_encoder(given)):
             return by_name.encoder_of(given)  # type: ignore[arg-type]
         raise InvalidInputError(
             f"{self.no_embedding}, an encoder of epic_memory, the name of one ({by_name.NAMES}), or None for the"
@@ -165,7 +164,7 @@ def own_encoder(given: Encoder | str | None, others: str) -> Encoder:
     Raises:
         InvalidInputError: for anything else; `others` says how the framework's own models are used.
     """
-    if given is not None and not by_name.is_encoder_name(given) and not is_encoder(given):
+    if given is not None and not by_name.is_encoder_name(given) and not _is_encoder(given):
         raise InvalidInputError(
             f"encoder must be an encoder of epic_memory, such as StaticEncoder(), or the name of one ({by_name.NAMES}),"
             f" not {_shown(given)}. {others}"
@@ -195,3 +194,9 @@ def embeddings_of(encoder: Encoder, texts: Sequence[str], *, query: bool = False
 
 def _shown(value: object) -> str:
     return repr(value) if isinstance(value, str) else kind_of(value)
+
+
+def _is_encoder(value: object) -> bool:
+    """Tell whether a value is an encoder; a check against the protocol would ask a server for the dimension."""
+    methods = (getattr(value, name, None) for name in ("encode", "aencode"))
+    return not isinstance(value, type) and all(map(callable, methods))

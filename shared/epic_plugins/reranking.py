@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Literal, TypeAlias
 
-from epic_graph.text_vectors import TextVectors
 from epic_memory.context import MATTERING, format_hit, numbered_pattern
 from epic_memory.encoders.base import Embed, Encoder, aembed, embed
+from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import LMError, LMUnavailableError, NoPreferencesError
 from epic_memory.lm.base import LanguageModel
 from epic_memory.lm.client import RetryPolicy

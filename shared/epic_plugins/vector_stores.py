@@ -20,8 +20,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from epic_graph.text_vectors import TextVectors
 from epic_memory.encoders.base import Encoder
+from epic_memory.encoders.cache import TextVectors
 from epic_memory.errors import EncoderError, InvalidInputError
 from epic_memory.runtime.effects import Call, Effects
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings

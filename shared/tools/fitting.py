@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,7 +91,7 @@ class Linear(NamedTuple):
 
 
 def logistic(features: Array, targets: Array, weights: Array, ridge: float, signs: Array | None = None) -> Linear:
-    """Logistic regression: the log-odds of targets in [0, 1], for features of any scale.
+    """The log-odds of targets in [0, 1] as a linear function of features of any scale, by Newton's method.
 
     Args:
         features: Shape `(n, f)`.
@@ -104,31 +104,22 @@ def logistic(features: Array, targets: Array, weights: Array, ridge: float, sign
     scaled = np.column_stack([(features - mean) / scale, np.ones(len(features))])
     penalty = np.append(np.full(features.shape[1], ridge), 1e-3)
     bound = np.zeros(len(penalty)) if signs is None else np.append(signs, 0)
-
-    def gradient(found: Array) -> Array:
-        slope: Array = scaled.T @ (weights * (1.0 / (1.0 + np.exp(-scaled @ found)) - targets)) + penalty * found
-        return slope
-
-    curvature = float(np.linalg.eigvalsh((scaled * weights[:, None]).T @ scaled)[-1]) / 4.0 + ridge
-    found = _descended(np.zeros(len(penalty)), gradient, curvature, lambda at: np.where(bound * at < 0, 0.0, at))
+    found = np.zeros(len(penalty))
+    for _ in range(60):
+        chance = 1.0 / (1.0 + np.exp(-np.clip(scaled @ found, -30.0, 30.0)))
+        slope = scaled.T @ (weights * (chance - targets)) + penalty * found
+        curvature = (scaled * (weights * chance * (1.0 - chance))[:, None]).T @ scaled + np.diag(penalty)
+        # A weight at its bound moves only where the slope says so.
+        free = (bound == 0) | (found != 0) | (bound * slope < 0)
+        step = np.zeros(len(found))
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
+        following = np.where(bound * (found - step) < 0, 0.0, found - step)
+        moved = np.abs(following - found).max()
+        found = following
+        if moved < 1e-6:
+            break
     plain = found[:-1] / scale
     return Linear(plain, float(found[-1] - mean @ plain))
-
-
-def _descended(
-    start: Array, gradient: Callable[[Array], Array], curvature: float, allowed: Callable[[Array], Array]
-) -> Array:
-    """The minimum of a convex function, by accelerated projected gradients."""
-    found = ahead = start
-    momentum = 1.0
-    for _ in range(20_000):
-        following = allowed(ahead - gradient(ahead) / curvature)
-        faster = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
-        ahead = following + (momentum - 1.0) / faster * (following - found)
-        if np.abs(following - found).max() < 1e-6:
-            break
-        found, momentum = following, faster
-    return found
 
 
 def choice(features: Array, weights: Array, signs: Array, ridge: float) -> Array:
@@ -156,7 +147,15 @@ def choice(features: Array, weights: Array, signs: Array, ridge: float) -> Array
     curvature = (
         0.5 * float(np.linalg.eigvalsh((flat * np.repeat(weights, scaled.shape[1])[:, None]).T @ flat)[-1]) + ridge
     )
-    found = _descended(np.zeros(features.shape[-1]), gradient, curvature, lambda at: np.maximum(at, 0.0))
+    found = ahead = np.zeros(features.shape[-1])
+    momentum = 1.0
+    for _ in range(20_000):  # accelerated projected gradients
+        following = np.maximum(ahead - gradient(ahead) / curvature, 0.0)
+        faster = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+        ahead = following + (momentum - 1.0) / faster * (following - found)
+        if np.abs(following - found).max() < 1e-6:
+            break
+        found, momentum = following, faster
     result: Array = signs * found / scale
     return result
 

@@ -49,7 +49,7 @@ from epic_memory.verification.features import (
     sure_measured,
 )
 from fit_evidence import sign_of
-from fitting import Array, Linear, auc, written
+from fitting import Array, Linear, auc, logistic, written
 
 DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "verifier.json"
 RELEVANCE_RIDGE, STANCE_RIDGE, SURE_RIDGE = 300.0, 100.0, 3.0
@@ -207,38 +207,6 @@ def measures(encoder: Encoder, rarity: Rarity, pairs: Sequence[Pair]) -> Found:
         stance.append(stance_measured(wanted[preference], relevance[-1], near, said))
         beside.append(wanted[preference].beside(rest) if chunk.note else 0.0)
     return Found(np.array(relevance), np.array(stance), np.array(beside))
-
-
-def logistic(features: Array, targets: Array, weights: Array, ridge: float, signs: Array | None = None) -> Linear:
-    """Return the log-odds of targets in [0, 1] as a linear function, by Newton's method.
-
-    Args:
-        features: Shape `(n, f)`.
-        targets, weights: Of each row, shape `(n,)`.
-        ridge: Of the weights of features scaled to a deviation of one.
-        signs: 1 or -1 for each feature, or 0 where its weight may have any sign; default: all 0.
-    """
-    mean, scale = features.mean(axis=0), features.std(axis=0)
-    scale[scale < 1e-9] = np.inf  # says nothing
-    scaled = np.column_stack([(features - mean) / scale, np.ones(len(features))])
-    penalty = np.append(np.full(features.shape[1], ridge), 1e-3)
-    bound = np.zeros(len(penalty)) if signs is None else np.append(signs, 0)
-    found = np.zeros(len(penalty))
-    for _ in range(60):
-        chance = 1.0 / (1.0 + np.exp(-np.clip(scaled @ found, -30.0, 30.0)))
-        slope = scaled.T @ (weights * (chance - targets)) + penalty * found
-        curvature = (scaled * (weights * chance * (1.0 - chance))[:, None]).T @ scaled + np.diag(penalty)
-        # A weight at its bound moves only where the slope says so.
-        free = (bound == 0) | (found != 0) | (bound * slope < 0)
-        step = np.zeros(len(found))
-        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], slope[free])
-        following = np.where(bound * (found - step) < 0, 0.0, found - step)
-        moved = np.abs(following - found).max()
-        found = following
-        if moved < 1e-6:
-            break
-    plain = found[:-1] / scale
-    return Linear(plain, float(found[-1] - mean @ plain))
 
 
 class Known:

@@ -11,13 +11,13 @@ import math
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from epic_memory.encoders.adapted import AdaptedEncoder
+from epic_memory.encoders.base import checked
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.runtime.effects import in_thread
 from epic_memory.storage.sqlite.files import new_file
@@ -253,27 +253,32 @@ def _moved(vector: Any, move: Callable[[FloatArray], FloatArray]) -> Any:
     return (move(flat / np.float32(length)) * np.float32(length)).reshape(vector.shape).astype(vector.dtype)
 
 
-class HippoEncoder(AdaptedEncoder):
+class HippoEncoder:
     """Encoder that embeds texts as a HippoRAG instance embeds its passages.
 
     Args:
         hipporag: The instance.
+
+    Attributes:
+        name, fingerprint: The name of the instance's model.
     """
 
     def __init__(self, hipporag: Any) -> None:
-        name = f"hipporag:{hipporag.global_config.embedding_model_name}"
-        super().__init__(name, fingerprint=None, tau=None, floor=None)
+        self.name = self.fingerprint = f"hipporag:{hipporag.global_config.embedding_model_name}"
         self._hipporag = hipporag
 
-    def _documents(self, texts: list[str]) -> object:
+    @cached_property
+    def dimension(self) -> int:
+        """Length of an embedding."""
+        return int(np.shape(self._hipporag.embedding_model.batch_encode(["dimension"]))[1])
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
         # Looked up each time, as the instance's model may be replaced.
-        return self._hipporag.embedding_model.batch_encode(texts)
+        return checked(self, texts, self._hipporag.embedding_model.batch_encode(list(texts)))
 
-    async def _adocuments(self, texts: list[str]) -> object:
-        return await in_thread(self._documents, texts)
-
-    def _query(self, text: str) -> object:
-        return self.encode([text])[0]
-
-    async def _aquery(self, text: str) -> object:
-        return await in_thread(self._query, text)
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        """Return embeddings as `encode` does, in a worker thread."""
+        return await in_thread(self.encode, texts)

@@ -8,9 +8,9 @@ from datetime import date, datetime, timedelta
 from typing import Literal
 
 from epic_learn.forms.dates import days_in
+from epic_learn.times import local_time
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import Item
-from epic_memory.types.validation import local_time
 
 DAYS = 30
 """Number of days ahead that are looked at by default."""

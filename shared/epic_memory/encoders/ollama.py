@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from epic_memory.encoders.adapted import AdaptedEncoder
+import numpy as np
+
+from epic_memory.encoders.base import checked
 from epic_memory.errors import EncoderError, LMError
 from epic_memory.lm.http import Reply
 from epic_memory.lm.ollama import digest_of, environment_key, ollama_server, server_address
+from epic_memory.types import FloatArray
 
 
-class OllamaEncoder(AdaptedEncoder):
+class OllamaEncoder:
     """An Ollama embedding model, such as `OllamaEncoder("nomic-embed-text")`.
 
     Nothing is sent until the first use. The fingerprint is the digest that the server reports for the model.
@@ -37,7 +41,7 @@ class OllamaEncoder(AdaptedEncoder):
         batch_size: int = 64,
         keep_alive: float | str | None = None,
     ) -> None:
-        super().__init__(f"ollama:{model}", fingerprint=None, tau=None, floor=None)
+        self.name = f"ollama:{model}"
         address = server_address(host)
         key = environment_key(address)
         self._server = ollama_server(address, model, timeout=timeout, concurrency=1, key=key)
@@ -49,32 +53,50 @@ class OllamaEncoder(AdaptedEncoder):
         self.languages: frozenset[str] | None = frozenset({"en"}) if english else None
 
     @cached_property
+    def dimension(self) -> int:
+        """Length of an embedding: of the first one made, or else of one made to find out."""
+        return int(self.encode(["dimension"]).shape[1])
+
+    @cached_property
     def fingerprint(self) -> str:
         """The model's digest on the server, found out by one request."""
-        try:
+        with _explaining():
             return digest_of(self._server, self._model)[:32]
-        except LMError as error:
-            raise self._explained(error) from error
 
-    def _explained(self, error: Exception) -> EncoderError:
-        return EncoderError(str(error)) if isinstance(error, LMError) else super()._explained(error)
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
+        with _explaining():
+            return self._of(texts, [self._server.send("POST", "/api/embed", each) for each in self._requests(texts)])
 
-    def _requests(self, texts: list[str]) -> Iterator[dict[str, Any]]:
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        """Return embeddings as `encode` does, without blocking the event loop."""
+        with _explaining():
+            replies = [await self._server.asend("POST", "/api/embed", each) for each in self._requests(texts)]
+            return self._of(texts, replies)
+
+    def _requests(self, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
         kept = {} if self._keep_alive is None else {"keep_alive": self._keep_alive}
         for start in range(0, len(texts), self._batch_size):
-            yield {"model": self._model, "input": texts[start : start + self._batch_size], **kept}
+            yield {"model": self._model, "input": list(texts[start : start + self._batch_size]), **kept}
 
-    def _rows(self, replies: list[Reply]) -> list[Any]:
-        return [row for reply in replies for row in self._server.json_of(reply)["embeddings"]]
+    def _of(self, texts: Sequence[str], replies: Iterable[Reply]) -> FloatArray:
+        if not texts:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        bodies = [self._server.json_of(reply) for reply in replies]
+        with self._server.explaining():
+            rows = [row for body in bodies for row in body["embeddings"]]
+            length = len(rows[0])
+        if not length:
+            raise EncoderError(f"{self.name} gave an embedding without numbers.")
+        # Set the dimension now: finding it out later, on an event loop, would block.
+        self.__dict__.setdefault("dimension", length)
+        return checked(self, texts, rows)
 
-    def _documents(self, texts: list[str]) -> list[Any]:
-        return self._rows([self._server.send("POST", "/api/embed", each) for each in self._requests(texts)])
 
-    async def _adocuments(self, texts: list[str]) -> list[Any]:
-        return self._rows([await self._server.asend("POST", "/api/embed", each) for each in self._requests(texts)])
-
-    def _query(self, text: str) -> Any:
-        return self._documents([text])[0]
-
-    async def _aquery(self, text: str) -> Any:
-        return (await self._adocuments([text]))[0]
+@contextmanager
+def _explaining() -> Iterator[None]:
+    """Return a context in which a failure of the server is an `EncoderError`."""
+    try:
+        yield
+    except LMError as error:
+        raise EncoderError(str(error)) from error

@@ -164,19 +164,6 @@ def lines(most: int) -> Callable[[Any], Any]:
     return cleaned
 
 
-def valid(shape: type[S], given: Any, most: int) -> Any:
-    """Return the first elements of a list that fit a shape, at most so many; anything that is no list as it is."""
-    if not isinstance(given, list):
-        return given
-    kept = []
-    for each in given:
-        try:
-            kept.append(shape.model_validate(each))
-        except ValidationError:
-            continue
-    return kept[:most]
-
-
 @cache
 def schema_of(shape: type[Shape]) -> dict[str, Any]:
     """Return the JSON schema of a shape: without references, every property required, and no others allowed."""

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from epic_memory.errors import LMError, LMSetupError, LMUnavailableError
 
 _MOST_SAID = 300
-_MOST_CAUSES = 5
 
-MOST_ENDED = 100
-"""Most connections of ended event loops that a client is assumed to keep."""
-
-_ENDED = "Event loop is closed"
 _FOR_NOW = (408, 409, 425, 429)
-
-
-def of_ended_loop(error: Exception) -> bool:
-    """Tell whether a connection failed because its event loop has ended; clients keep such connections until then."""
-    return any(isinstance(cause, RuntimeError) and str(cause) == _ENDED for cause in causes(error))
 
 
 def too_slow(who: str, seconds: float) -> LMUnavailableError:
@@ -61,13 +49,3 @@ def said(error: Exception) -> str:
 def kind_of(value: object) -> str:
     """Return a description of a value's type, for messages: its content may be secret."""
     return f"the class {value.__name__}" if isinstance(value, type) else f"an object of type {type(value).__name__}"
-
-
-def causes(error: Exception) -> Iterator[Exception]:
-    """Yield an error and the errors that it was raised from."""
-    cause: BaseException | None = error
-    for _ in range(_MOST_CAUSES):
-        if not isinstance(cause, Exception):
-            return
-        yield cause
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)

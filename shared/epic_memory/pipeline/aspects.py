@@ -99,8 +99,6 @@ def read_preferences(
     made = [(preference, False) for preference in preferences]
     if model is None or not waiting:
         return made
-    if not any(wanted[place].expansion for place in waiting):
-        model = getattr(model, "aspects_only", model)
     from epic_memory.preferences.lm_reader import AspectReading
 
     asked = list(waiting)

@@ -287,19 +287,9 @@ def stance_scores(
     scores: FloatArray = by_cosines(sides, beside) @ weights.vector[:COSINES] + by_words_alone
     if expanded is not None and len(sides.expanded):
         counts, left = weights.borrowed if sides.borrowed else weights.written
-        scores = np.float32(left) * scores + np.float32(counts) * expanded_lean(sides, expanded)
+        lean = highest_two(expanded[:, : sides.follows]) - highest_two(expanded[:, sides.follows :])
+        scores = np.float32(left) * scores + np.float32(counts) * lean
     return scores
-
-
-def expanded_lean(sides: AspectEmbeddings, cosines: FloatArray) -> FloatArray:
-    """Return how much each text leans towards a preference by its expansion, shape `(n,)`.
-
-    Args:
-        sides: The phrases and embeddings of a preference.
-        cosines: Cosines of each text with each of `sides.expanded`, shape `(n, f + b)`.
-    """
-    lean: FloatArray = highest_two(cosines[:, : sides.follows]) - highest_two(cosines[:, sides.follows :])
-    return lean
 
 
 def highest_two(cosines: NDArray[F]) -> NDArray[F]:

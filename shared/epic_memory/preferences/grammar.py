@@ -127,10 +127,6 @@ REASON = pattern(
     r"for (?:\w+ )?(?:\w+al|health|religious|safety|privacy)(?: and \w+)? (?:reasons?|concerns?|benefits|purposes)",
     r"(?:it|they|this|that)(?:'s|'re| is| are| makes?| gives?| feels?| leaves?| hurts?) (?=(?:too|me|my|so|a)\b)",
 )
-# Subjects other than the speaker, of which only a reason can be stated: "they are noisy".
-THIRD_PERSON = re.compile(
-    r"[\s,]*(?:it|they|this|that|these|those|he|she|you|people|there|who)(?:'s|'re)? (?!must|should|has)", re.I
-)
 _NEAR = "kids? child(?:ren)? family dogs? cats? home house flat kitchen bedroom office car garden face skin phone hair"
 _TIMES = r"mornings? evenings? nights? weekdays? weekends? breakfast lunch dinner(?!\stable) bed(?:time)? work(?!\s\w)"
 # Times, places and occasions to which a preference is limited.
@@ -182,13 +178,11 @@ _STRONG = pattern(
     r"committed|obsess\w*|adore|steer clear|stay away|opposed?|no (?:interest|patience|time)|totally|completely|^no|"
     r"^please,? no|reject|against|fascinated|convinced|avoid (?:all|any\w*)"
 )
-_SIDE_REMARK = re.compile(r"\b(?:because|since|when|as i|as my)\b.*?(?=[.;,]|$)", re.I)
 
 
 def firmness_of(text: str) -> float:
     """Return the firmness of a preference: 1.0 (never, only, allergic), 0.75 (hate, love) or 0.5 (prefer, dislike)."""
     plain = text.replace("\u2019", "'").strip()
-    rest = _SIDE_REMARK.sub("", plain)
-    if _NEVER.search(plain) or _STRICT.search(rest):
+    if _NEVER.search(plain) or _STRICT.search(plain):
         return 1.0
-    return 0.75 if _STRONG.search(rest) else 0.5
+    return 0.75 if _STRONG.search(plain) else 0.5

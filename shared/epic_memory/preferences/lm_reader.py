@@ -1,8 +1,4 @@
-"""Reader of preferences with a language model: aspects (liked and avoided phrases) and expansions.
-
-One call for each preference asks for both its aspects and its expansion. If the expansion is not wanted, a shorter
-prompt asks for the aspects alone.
-"""
+"""Reader of preferences with a language model: aspects (liked and avoided phrases) and expansions, in one call each."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BeforeValidator, Field, model_validator
-from typing_extensions import Self, override
+from typing_extensions import Self
 
 from epic_memory.lm.answers import Line, Shape, lines
 from epic_memory.lm.base import LanguageModel
@@ -22,8 +18,7 @@ from epic_memory.runtime.effects import Effects
 from epic_memory.types import Preference, Usage
 from epic_memory.types.preferences import FIRMNESS, Aspects, Expansion
 
-_MOST_TOKENS = 512
-_MOST_TOKENS_EXPANDED = 900
+_MOST_TOKENS = 900
 _MOST_PHRASES = 16
 _LONGEST_PHRASE = 160
 _QUESTIONS, _THINGS = 6, 10
@@ -66,22 +61,21 @@ _Things = Annotated[tuple[Line, ...], _phrases(_THINGS), Field(max_length=_THING
 
 
 class Stated(Shape):
-    """Aspects of a preference, as a model reads them."""
+    """Aspects of a preference, and its expansion, as a model reads them."""
 
     liked: _Phrases = ()
     avoided: _Phrases = ()
     firmness: Annotated[Literal["strict", "strong", "mild"], BeforeValidator(_firmness)] = "strong"
     scope: Line = ""
+    questions: Annotated[tuple[Line, ...], _phrases(_QUESTIONS), Field(max_length=_QUESTIONS)] = ()
+    follows: _Things = ()
+    breaks: _Things = ()
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if self.aspects() is None and self.expansion() is None:
             raise ValueError(_NO_SIDES)
         return self
-
-    def expansion(self) -> Expansion | None:
-        """Return the expansion, if there is any."""
-        return None
 
     def aspects(self) -> Aspects | None:
         """Return the aspects, if there are any; what is on both sides is avoided."""
@@ -96,15 +90,6 @@ class Stated(Shape):
             source="model",
         )
 
-
-class Expanded(Stated):
-    """Aspects of a preference, and its expansion."""
-
-    questions: Annotated[tuple[Line, ...], _phrases(_QUESTIONS), Field(max_length=_QUESTIONS)] = ()
-    follows: _Things = ()
-    breaks: _Things = ()
-
-    @override
     def expansion(self) -> Expansion | None:
         """Return the expansion, without what is on both sides; None if there is nothing."""
         both = {one.casefold() for one in self.follows} & {one.casefold() for one in self.breaks}
@@ -122,7 +107,7 @@ class AspectReading:
 
     Attributes:
         aspects: The liked and avoided phrases; None if the model gave none.
-        expansion: The meaning in practice; None if the model gave none, or was not asked.
+        expansion: The meaning in practice; None if the model gave none.
         failure: Why there are no aspects.
         answer: The model's answer, if nothing of it could be understood.
         usage: Calls, tokens and seconds of the model.
@@ -138,8 +123,6 @@ class AspectReading:
 @runtime_checkable
 class Reader(Protocol):
     """Protocol of a reader of preferences; a verifier may have one as its attribute `aspect_reader`.
-
-    It may have another reader, as its own attribute `aspects_only`, that asks for no expansions.
 
     Attributes:
         name: Identifies the model and its prompt.
@@ -163,18 +146,16 @@ class AspectReader:
         reading.aspects.avoided, reading.expansion.breaks
 
     The model is asked once more if its answer cannot be understood, and a call that fails is tried again. A memory
-    whose verifier has a model reads its preferences this way by itself. For a preference that has an expansion, only
-    the aspects are asked for.
+    whose verifier has a model reads its preferences this way by itself.
 
     Args:
         lm: Any `LanguageModel`. Its `concurrency` is how many preferences are read at once.
         retries: Attempts after the first, for calls that failed. A timeout is tried only once more.
         backoff: Seconds before the second attempt; doubled for each one after.
         patience: In place of these two, the retry policy of another client of the same model.
-        expansions: Whether to ask for expansions too.
 
     Attributes:
-        name: Made of model and prompts.
+        name: Made of model and prompt.
 
     Raises:
         InvalidInputError: for an object that is not a language model, or invalid arguments.
@@ -187,25 +168,15 @@ class AspectReader:
         retries: int = 3,
         backoff: float = 0.5,
         patience: RetryPolicy | None = None,
-        expansions: bool = True,
     ) -> None:
         patience = RetryPolicy(retries=retries, backoff=backoff) if patience is None else patience
-        self._aspects = LMReader(lm, "aspects", Stated, _values, max_tokens=_MOST_TOKENS, patience=patience)
-        self._expanded = LMReader(
-            lm, "preference", Expanded, _values, max_tokens=_MOST_TOKENS_EXPANDED, patience=patience
-        )
-        self._expansions = expansions
-        self.name = self._expanded.name if expansions else self._aspects.name
+        self._reader = LMReader(lm, "preference", Stated, _values, max_tokens=_MOST_TOKENS, patience=patience)
+        self.name = self._reader.name
 
     @property
     def lm(self) -> LanguageModel:
         """The language model that is asked."""
-        return self._aspects.client.lm
-
-    @property
-    def aspects_only(self) -> AspectReader:
-        """A reader with the same model and retry policy that asks for aspects alone, which takes a shorter answer."""
-        return AspectReader(self.lm, patience=self._aspects.client.patience, expansions=False)
+        return self._reader.client.lm
 
     def read(self, preferences: Sequence[str | Preference]) -> list[AspectReading]:
         """Return one reading for each preference, in order."""
@@ -214,15 +185,14 @@ class AspectReader:
 
     def stream(self, preferences: Sequence[Preference]) -> Iterator[tuple[int, AspectReading]]:
         """Yield positions and readings, in the order in which they are ready."""
-        return self._aspects.client.stream(lambda one: self._reading(*one), list(enumerate(preferences)))
+        return self._reader.client.stream(lambda one: self._reading(*one), list(enumerate(preferences)))
 
     def astream(self, preferences: Sequence[Preference]) -> AsyncIterator[tuple[int, AspectReading]]:
         """Yield readings as `stream` does, without blocking the event loop."""
-        return self._aspects.client.astream(lambda one: self._reading(*one), list(enumerate(preferences)))
+        return self._reader.client.astream(lambda one: self._reading(*one), list(enumerate(preferences)))
 
     def _reading(self, place: int, preference: Preference) -> Effects[tuple[int, AspectReading]]:
-        asked = self._expanded if self._expansions and preference.expansion is None else self._aspects
-        reading: Reading[Any] = yield from asked.reading(preference)
+        reading: Reading[Stated] = yield from self._reader.reading(preference)
         value = reading.value
         aspects = None if value is None else value.aspects()
         incomplete = value is not None and aspects is None

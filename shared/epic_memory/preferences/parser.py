@@ -48,7 +48,6 @@ _NOTHING_NAMED = re.compile(
 )
 _RELATIVE = re.compile(r"\b(?:that|which|who|where|whose)(?: \w+ly|'s)?\s*$", re.I)
 _JOINED = re.compile(r"(?:\b(?:and|or|but|nor)|,)(?: i| we)?\s*$", re.I)
-_OR = re.compile(r"\bn?or\s*$", re.I)
 _BEGINS = re.compile(r"(?:^|[,;]|\b(?:please|just|so|and|then|but|instead))\s*$", re.I)
 _NEEDED = {"imperative": _BEGINS, "liked": _SUBJECT_BEFORE, "avoided": _SUBJECT_BEFORE}
 # "Prefer silent films to talkies", but not "prefer access to parks" and "prefer trains to save time".
@@ -170,8 +169,6 @@ class _Reading:
         text = self._text
         if condition := grammar.CONDITION.search(text, start, end):
             self.phrases.append((_AGAINST, condition["what"]))
-        if self.phrases and grammar.THIRD_PERSON.match(text, start, end):
-            return
         if reason := grammar.REASON.search(text, start, end):
             end = reason.start()
         if judged := grammar.FIND.search(text, start, end):
@@ -221,10 +218,8 @@ class _Reading:
     def _verb(self, cue: re.Match[str], before: str, unnamed: bool) -> None:
         negation, word, own = cue.lastgroup == "not", cue[0].casefold(), _SIDES[str(cue.lastgroup)]
         if self._side and unnamed:
-            # Cues that stand together multiply, "don't dislike", but not in "avoid or refuse".
-            self._turn(
-                cue, own if self._side == own == _AGAINST and _OR.search(before) else self._side * own, drop=True
-            )
+            # Cues that stand together multiply: "don't dislike".
+            self._turn(cue, self._side * own, drop=True)
             self._base = self._side
         elif _RELATIVE.search(before):
             if own == _AGAINST and self._side and (negation or self._base == _FOR):

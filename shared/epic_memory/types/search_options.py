@@ -19,10 +19,6 @@ Opening: TypeAlias = Literal["matter", "all", "none"]
 """
 
 
-OVERRIDES = ("preferences", "steering", "stance_policy", "min_score")
-"""Options that a framework's call may give one by one."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """Options of a search; `dataclasses.replace` changes some of it for another search.

@@ -67,14 +67,6 @@ def moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, timezone.utc)
 
 
-def local_time(value: datetime) -> datetime:
-    """Return a point in time in local time; in UTC at the ends of the calendar, where local time is beyond."""
-    try:
-        return value.astimezone()
-    except (OverflowError, ValueError):
-        return value.replace(tzinfo=value.tzinfo or timezone.utc)
-
-
 def checked_moment(value: object) -> datetime:
     """Return a point in time in UTC, given as a datetime with its zone or as ISO 8601 text.
 

@@ -14,17 +14,16 @@ from epic_learn.lm_proposals import Proposals
 from epic_memory.lm.answers import Shape, schema_of
 from epic_memory.lm.prompting import prompt_of
 from epic_memory.pipeline.fact_reader import Compared
-from epic_memory.preferences.lm_reader import Expanded, Stated
+from epic_memory.preferences.lm_reader import Stated
 from epic_memory.verification.answers import Answers
 
 FOLDER = files("epic_memory") / "data" / "prompts"
 NAMES = sorted(file.name.removesuffix(".txt") for file in FOLDER.iterdir())
 SHAPES: dict[str, type[Shape]] = {
-    "aspects": Stated,
     "entities": Read,
     "fact": Compared,
     "field": Filled,
-    "preference": Expanded,
+    "preference": Stated,
     "proposals": Proposals,
     "tags": TagsShape,
     "verify": Answers,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory.encoders.adapted import AdaptedEncoder
 from epic_memory.encoders.base import aembed_query, embed_query
 from epic_memory.errors import EncoderError, InvalidInputError
+from epic_plugins.adapted_encoder import AdaptedEncoder
 from helpers import HashEncoder
 
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from epic_memory.encoders.base import checked
 from epic_memory.errors import EncoderError, InvalidInputError
-from epic_memory.lm.failures import MOST_ENDED, of_ended_loop, said
+from epic_memory.lm.failures import said
 from epic_memory.runtime.effects import Attempt, Effects, arun, run
 from epic_memory.types import FloatArray
 from epic_memory.types.validation import checked_tau
+from epic_plugins.ended_loops import MOST_ENDED, of_ended_loop
 
 
 class AdaptedEncoder(ABC):
@@ -146,9 +147,3 @@ async def _anew(embed: Callable[[Any], Awaitable[object]], given: Any) -> object
             if not of_ended_loop(error):
                 raise
     return await embed(given)
-
-
-def is_encoder(value: object) -> bool:
-    """Tell whether a value is an encoder; a check against the protocol would ask a server for the dimension."""
-    methods = (getattr(value, name, None) for name in ("encode", "aencode"))
-    return not isinstance(value, type) and all(map(callable, methods))
