@@ -411,12 +411,3 @@ def test_ctrl_c_while_asking_ends_with_130(built: Epic, monkeypatch: pytest.Monk
     assert result.code == 130
     assert "Traceback" not in result.err
     assert held() == {"casino", "vegan"}
-
-
-def test_empty_files_are_reported_and_the_rest_is_read(epic: Epic) -> None:
-    Path("empty.txt").touch()
-    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "empty.txt", "corpus.jsonl")
-
-    assert result.code == 0
-    assert "skipped: empty.txt is empty" in result.err
-    assert held() == {"casino", "vegan"}

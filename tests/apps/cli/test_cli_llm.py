@@ -267,17 +267,6 @@ def test_a_key_that_cannot_be_sent_is_not_shown(
     assert nothing_written()
 
 
-@pytest.mark.parametrize("empty", [False, True])
-def test_without_a_key_none_is_sent(
-    epic: Epic, server: LMServer, llm: list[str], empty: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if empty:
-        monkeypatch.setenv("EPIC_LLM_KEY", "")
-    assert epic(*BUILD, *llm).code == 0
-
-    assert {request.headers.get("Authorization") for request in server.requests} == {None}
-
-
 # as a process
 
 
