@@ -155,7 +155,7 @@ class _Sync:
         moved = {old for old, _ in self.report.renamed}
         self.report.deleted = [name for name in gone if name not in moved]
 
-    def _tell(self, batch: Sequence[_Read], same: Collection[str]) -> None:
+    def _report_on(self, batch: Sequence[_Read], same: Collection[str]) -> None:
         """Report what is new about files, given the ids of the items that a build had taken in as they are now."""
         for name, file, _ in batch:
             known = self._files.get(name, SyncedFile())
@@ -321,7 +321,7 @@ class _Sync:
         if self._state.was_built:
             seen = zip(items, memory.file.has_seen(items), strict=True)
             same = {item.id for item, is_seen in seen if is_seen or held.get(item.id) == item}
-        self._tell(batch, same)
+        self._report_on(batch, same)
         # What is held comes in another version, which replaces it with all its traces but a record.
         replaced = held.keys() - {record.item_id for record in memory.file.not_kept()}
         old: list[SyncedFile] = []
