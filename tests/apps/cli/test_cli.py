@@ -146,7 +146,7 @@ def test_only_what_has_a_tag_is_found(epic: Epic) -> None:
     for tags, found in (
         ((), 2),
         (("topic=travel",), 1),
-        (("topic=Hotel",), 1),
+        (("topic=Casino",), 1),
         (("entity=desert inn",), 1),
         (("entity=Desert Inn", "topic=honey"), 0),
         (("source=corpus.jsonl",), 2),
