@@ -8,21 +8,15 @@ import sys
 from pathlib import Path
 from typing import Annotated, get_args
 
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
-from epic_apps.cli.options import Common, InFile, Model, command
+from epic_apps.cli.options import Common, InFile, Model
 from epic_apps.cli.printing import visible
 from epic_apps.connect import CLIENTS, Client, Connected, disconnect, shown_entry
 from epic_apps.connect import connect as connect_client
 from epic_memory.errors import InvalidInputError, MissingExtraError
 
 _TOKEN = "EPIC_MCP_TOKEN"
-
-
-def add_commands(app: Typer) -> None:
-    """Add the commands."""
-    for function in (mcp, inspect, connect, doctor):
-        command(app)(function)
 
 
 def inspect(
@@ -150,3 +144,6 @@ def doctor(
     common.show(checks, *map(str, checks))
     if problems := sum(check.state == "problem" for check in checks):
         raise InvalidInputError(f"{problems} of this does not work yet.")
+
+
+COMMANDS = (mcp, inspect, connect, doctor)

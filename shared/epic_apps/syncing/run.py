@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
+from tqdm import tqdm
+
 from epic_apps.cli.folders import digest_of, folders_in
 from epic_apps.cli.roots import Roots
 from epic_apps.cli.sources import READABLE, Sources
@@ -117,8 +119,6 @@ class _Sync:
 
     def run(self, *, empty: bool, progress: bool, changed: Collection[Path] | None) -> None:
         """Compare the folder with what is known of it, and take over the differences."""
-        from tqdm import tqdm
-
         found, left = self._walk(None if changed is None else self._folders_of(changed))
         self.report.no_room += [name for name in left if self._files[name].digest.endswith(NO_ROOM)]
         gone = sorted(n for n in self._files if n not in found and n not in left and not self._stays(n))
