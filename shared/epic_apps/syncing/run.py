@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from tqdm import tqdm
 
 from epic_apps.cli.folders import digest_of, folders_in
+from epic_apps.cli.readers.base import library
 from epic_apps.cli.roots import Roots
 from epic_apps.cli.sources import READABLE, Sources
 from epic_apps.markdown import PREFERENCES, edits_of, is_export
@@ -30,7 +30,7 @@ from epic_apps.syncing.state import (
     moved_to,
     note_folder,
 )
-from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.types import Item
 from epic_memory.types.digests import digest
@@ -390,9 +390,7 @@ def _ignoring(top: Path, given: Collection[str]) -> Callable[[str], bool]:
     if not lines:
         return lambda path: False
     try:
-        spec = import_module("pathspec").GitIgnoreSpec.from_lines(lines)
-    except ImportError:
-        raise MissingExtraError("pathspec", "imports") from None
+        spec = library("pathspec", "imports").GitIgnoreSpec.from_lines(lines)
     except ValueError as error:
         raise InvalidInputError(f"A pattern of what is ignored is none: {error}.") from None
     matches: Callable[[str], bool] = spec.match_file
