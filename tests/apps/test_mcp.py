@@ -9,7 +9,7 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,12 @@ from mcp.types import ElicitResult
 from command_line import Epic
 from epic_apps.mcp import memory_server
 from epic_apps.mcp_memory import Access, UserMemory
+from epic_apps.mcp_pool import PoolMemory
 from epic_apps.mcp_serving import PATH, http_app
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError
+from epic_memory.text.chunking import WordChunker
+from epic_scale import MemoryPool
 from hostile_texts import HOSTILE
 from scripted import Own
 from tool_arguments import WRONG_QUERIES
@@ -388,3 +391,35 @@ def test_the_command_names_what_is_missing(path: Path, epic: Epic, monkeypatch: 
     result = epic("mcp", str(path))
 
     assert result.code == 2 and "epic-memory[mcp]" in result.err
+
+
+# over a pool: each call takes the memory of its user, and gives it back
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[MemoryPool]:
+    with MemoryPool(tmp_path, encoder="static", settings=Settings(chunker=WordChunker())) as made:
+        for user, text in (("ann", "I am vegan."), ("ben", "I like trains.")):
+            with made.get(user) as memory:
+                memory.preferences.add(text)
+        yield made
+
+
+async def call(pool: MemoryPool, name: str, access: Access = "write", any_user: bool = False, **arguments: Any) -> str:
+    async with Client(memory_server(PoolMemory(pool, "ann", access=access, any_user=any_user))) as client:
+        return str((await client.call_tool(name, arguments)).content)
+
+
+async def test_each_call_is_a_turn_of_its_user(pool: MemoryPool) -> None:
+    assert "saved" in await call(pool, "save_note", text="A vegan soup of lentils.")
+    assert "lentils" in await call(pool, "search_memory", "read", query="What is a vegan soup?")
+    assert "trains" in await call(pool, "list_preferences", any_user=True, user_id="ben")
+    assert pool.health().in_use == 0 and pool.health().turns >= 5
+
+
+async def test_nobody_elses_memory_is_reached_or_made(pool: MemoryPool) -> None:
+    assert "one user" in await call(pool, "list_preferences", user_id="ben")
+    assert "no such user" in await call(pool, "list_preferences", "propose", any_user=True, user_id="eve")
+    assert not pool.has("eve")
+    with pytest.raises(InvalidInputError, match="access"):
+        PoolMemory(pool, "ann", access="all")  # type: ignore[arg-type]

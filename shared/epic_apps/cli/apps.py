@@ -8,21 +8,15 @@ import sys
 from pathlib import Path
 from typing import Annotated, get_args
 
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
-from epic_apps.cli.options import Common, InFile, Model, command
+from epic_apps.cli.options import Common, InFile, Model
 from epic_apps.cli.printing import visible
 from epic_apps.connect import CLIENTS, Client, Connected, disconnect, shown_entry
 from epic_apps.connect import connect as connect_client
 from epic_memory.errors import InvalidInputError, MissingExtraError
 
 _TOKEN = "EPIC_MCP_TOKEN"
-
-
-def add_commands(app: Typer) -> None:
-    """Add the commands."""
-    for function in (mcp, inspect, connect, doctor):
-        command(app)(function)
 
 
 def inspect(
@@ -65,10 +59,7 @@ def mcp(
     ] = None,
 ) -> None:
     """Let assistants that speak MCP use a memory."""
-    if read_only and allow_writes:
-        raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
-    if read_only and model.llm is not None:
-        raise InvalidInputError("--llm is not allowed with --read-only: nothing that a model says could be kept.")
+    _check_rights(model, read_only=read_only, allow_writes=allow_writes)
     try:
         from epic_apps.local import HOST
         from epic_apps.mcp import memory_server
@@ -92,6 +83,13 @@ def mcp(
         run_http(server, port=http, token=token)
 
 
+def _check_rights(model: Model, *, read_only: bool, allow_writes: bool) -> None:
+    if read_only and allow_writes:
+        raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
+    if read_only and model.llm is not None:
+        raise InvalidInputError("--llm is not allowed with --read-only: nothing that a model says could be kept.")
+
+
 def connect(
     common: Common,
     model: Model,
@@ -111,8 +109,7 @@ def connect(
         return
     if memory is None or not Path(memory).is_file():
         raise InvalidInputError(f"Say which memory: epic connect {client} FILE. There is no file {memory or 'given'}.")
-    if read_only and allow_writes:
-        raise InvalidInputError("--allow-writes is not allowed with --read-only. Give one of them.")
+    _check_rights(model, read_only=read_only, allow_writes=allow_writes)
     with InFile(memory=memory, encoder=common.encoder, namespace=common.namespace).open(read_only=True):
         pass  # raises an error for what is no memory
     model.asked(common.settings(memory))  # likewise for a model that does not answer
@@ -150,3 +147,6 @@ def doctor(
     common.show(checks, *map(str, checks))
     if problems := sum(check.state == "problem" for check in checks):
         raise InvalidInputError(f"{problems} of this does not work yet.")
+
+
+COMMANDS = (mcp, inspect, connect, doctor)

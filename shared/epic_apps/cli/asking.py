@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
-from epic_apps.cli.options import InFile, Model, command
+from epic_apps.cli.options import InFile, Model
 from epic_apps.cli.printing import LONGEST, fail, plain, show
 from epic_memory.errors import InvalidInputError
 
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from epic_memory.types import Hits
 
 _WAITS = "30 s"
-
-
-def add_commands(app: Typer) -> None:
-    """Add the command."""
-    command(app)(ask)
 
 
 def ask(
@@ -135,3 +130,6 @@ def _answer(memory: EpicMemory, hits: Hits, *, verbose: bool) -> Iterator[Render
 
 def _indented(text: Text) -> Padding:
     return Padding(text, (0, 0, 0, 3), expand=False)
+
+
+COMMANDS = (ask,)

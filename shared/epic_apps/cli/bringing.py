@@ -7,22 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
-from epic_apps.cli.options import InFile, Model, command
+from epic_apps.cli.options import InFile, Model
 from epic_apps.cli.printing import first, show, warn
 from epic_memory.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from epic_apps.syncing import SyncReport
-
-
-def add_commands(app: Typer) -> None:
-    """Add the commands."""
-    command(app, "import")(import_)
-    command(app)(sync)
-    command(app)(never)
-    command(app)(why_not)
 
 
 def import_(
@@ -170,3 +162,6 @@ def _changes(folder: str, report: SyncReport) -> list[str]:
 def _warn_of(*lists: Sequence[str]) -> None:
     for each in (each for told in lists for each in first(told)):
         warn(each, "skipped")
+
+
+COMMANDS = (import_, sync, never, why_not)

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from rich.console import RenderableType
 from rich.text import Text
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
-from epic_apps.cli.options import InFile, command, suggesting
+from epic_apps.cli.options import InFile, suggesting
 from epic_apps.cli.printing import one_line, plain, table
 from epic_memory.errors import InvalidInputError
 
@@ -18,13 +18,6 @@ ItemId = Annotated[str, Argument(metavar="ID", help="the item's id, as `epic ask
 To = Annotated[str, Argument(metavar="TO", help="the file to write")]
 Overwrite = Annotated[bool, Option("--overwrite", help="replace a file that is there")]
 _PREVIEW = 80
-
-
-def add_commands(app: Typer) -> None:
-    """Add the commands."""
-    looking = (list_, explain, stats, namespaces, not_kept, verify)
-    for function in (*looking, compact, backup, export, forget, lock, unlock, merge):
-        command(app)(function)
 
 
 def stats(file: InFile) -> None:
@@ -196,3 +189,6 @@ def forget(
     with file.open() as memory, suggesting(memory, *item_ids):
         memory.forget(*item_ids)
         file.show({"items": len(memory)}, f"forgotten; {len(memory)} items are left")
+
+
+COMMANDS = (stats, list_, explain, not_kept, namespaces, verify, compact, backup, lock, unlock, merge, export, forget)

@@ -1,4 +1,4 @@
-"""Commands that learn from what is said: onboard, proposals."""
+"""Commands about what is known of the user: onboard, proposals, note, facts, fill, due."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from typer import Argument, Option, Typer
+from typer import Argument, Option
 
-from epic_apps.cli.options import InFile, Model, command
-from epic_apps.cli.printing import show, warn
+from epic_apps.cli.options import InFile, Model
+from epic_apps.cli.printing import show, table, warn
 from epic_memory.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from epic_learn.onboarding import Question
     from epic_memory.memory import EpicMemory
+    from epic_memory.types import Item
+    from epic_memory.types.edits import Edit
     from epic_memory.types.proposals import Proposal
-
-
-def add_commands(app: Typer) -> None:
-    """Add the commands."""
-    for function in (onboard, proposals):
-        command(app)(function)
 
 
 def onboard(
@@ -152,3 +148,96 @@ def _chosen(memory: EpicMemory, ids: Sequence[str]) -> list[Proposal]:
     if not ids:
         raise InvalidInputError("Say which: the beginnings of their ids, or all.")
     return list(chosen.values())
+
+
+def note(
+    file: InFile,
+    model: Model,
+    texts: Annotated[
+        list[str],
+        Argument(metavar="TEXT...", help='a short statement, such as "I work night shifts"; - reads lines of them'),
+    ],
+    until: Annotated[
+        str | None, Option(metavar="TIME", help="when it stops to hold, like 2027-03-31T12:00:00+01:00")
+    ] = None,
+) -> None:
+    """Add facts of the user, and show what each one changed."""
+    from epic_apps.cli.readers.base import standard_input
+
+    given = [line for text in texts for line in (standard_input().splitlines() if text == "-" else [text])]
+    with file.open(model) as memory:
+        reports = [memory.facts.add(line, expires_at=until) for line in given if line or "-" not in texts]
+    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
+        warn(warning)
+    edits = [edit for report in reports for edit in report.edits]
+    file.show(
+        edits, *(str(edit) + (f"  (epic facts {file.memory} --undo {edit.id})" if edit.id else "") for edit in edits)
+    )
+
+
+def facts(
+    file: InFile,
+    history: Annotated[
+        bool, Option("--history", help="show the last edits with their numbers, and the ids of the facts")
+    ] = False,
+    undo: Annotated[int | None, Option(metavar="NUMBER", help="take an edit back")] = None,
+) -> None:
+    """List the facts of the user, or undo an edit; `epic forget` takes their ids."""
+    with file.open() as memory:
+        undone = None if undo is None else memory.facts.undo(undo)
+        held, edits = list(memory.facts), memory.facts.edits() if history else []
+    rows = [(fact.id, fact.text, _beside(fact)) for fact in held]
+    file.show(
+        {"facts": held, **({"history": edits} if history else {})},
+        *([] if undone is None else [f"undone: {undone}"]),
+        table(("id", "fact", ""), rows) if rows else "No facts of the user are held.",
+        *(f"{edit.id:>6}  {edit}  [{', '.join(_ids(edit))}]" for edit in edits),
+    )
+
+
+def _beside(fact: Item) -> str:
+    """Return until when a fact holds, when it was said, and whether an assistant has worded it."""
+    until = "" if fact.expires_at is None else f"until {fact.expires_at.isoformat()}"
+    worded = "worded by an assistant" if fact.metadata.get("origin") == "assistant" else ""
+    return ", ".join(filter(None, (until, str(fact.metadata.get("said", "")), worded)))
+
+
+def _ids(edit: Edit) -> list[str]:
+    """Return the ids of a new fact and of the one it replaced or ended, each of which can be forgotten."""
+    return list(dict.fromkeys(item.id for item in (edit.item, edit.old) if item is not None))
+
+
+def fill(
+    file: InFile,
+    model: Model,
+    form: Annotated[
+        str, Argument(metavar="FORM", help='JSON: {"fields": [{"name": ..., "question": ..., "type": ...}]}')
+    ],
+) -> None:
+    """Fill in a form from what is held, each value with its memory; --json prints what a program reads."""
+    from epic_learn.forms import Form
+    from epic_learn.forms import fill as fill_form
+
+    asked = Form.of(form)
+    with file.open(model) as memory:
+        filled = fill_form(memory, asked)
+    count = sum(each.state == "filled" for each in filled)
+    file.show(filled.fields, *map(str, filled), f"{count} of {len(filled.fields)} fields filled in.")
+
+
+def due(
+    file: InFile,
+    before: Annotated[
+        str | None, Option(metavar="DAY", help="up to which day, like 2027-03-31 (default: 30 days from now)")
+    ] = None,
+) -> None:
+    """List the facts that name a day that is coming up, and what expires by then."""
+    from epic_learn.forms import due as due_in
+
+    with file.open() as memory:
+        found = due_in(memory, before)
+    nothing = "No fact names a day that is coming up, and nothing expires by then."
+    file.show(found, *(map(str, found) if found else [nothing]))
+
+
+COMMANDS = (onboard, proposals, note, facts, fill, due)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from epic_apps.cli import apps, asking, bringing, facts, files, forms, learning, preferences, rerank, scale
+from epic_apps.cli import apps, asking, bringing, files, learning, preferences, rerank, scale
 from epic_apps.cli.options import Common, InFile, Judging, Model, command, new_app
 from epic_apps.cli.printing import fail, first, show, warn
 from epic_memory import __version__
@@ -301,8 +301,8 @@ def bench(context: typer.Context) -> None:
     _pass_on(context, "epic_eval.public")
 
 
-for module in (bringing, asking, files, learning, facts, forms, apps):
-    module.add_commands(app)
+for function in (*bringing.COMMANDS, *asking.COMMANDS, *files.COMMANDS, *learning.COMMANDS, *apps.COMMANDS):
+    command(app)(function)
 app.add_typer(preferences.app, name="preferences")
 app.add_typer(rerank.app, name="rerank")
 app.add_typer(scale.app, name="scale")

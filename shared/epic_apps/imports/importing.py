@@ -9,12 +9,14 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from tqdm import tqdm
 
 from epic_apps.cli.folders import digest_of
 from epic_apps.cli.roots import Roots
@@ -218,10 +220,8 @@ class _Import:
                 chats = people_of(part, what, self._user, origin)
             else:
                 chats = chats_of(part, what, self._user)
-            with _bar("conversations", self._progress) as advance:
-                for chat in chats:
-                    self._read_chat(chat, part, spool)
-                    advance(1)
+            for chat in tqdm(chats, unit=" conversations", disable=not self._progress):
+                self._read_chat(chat, part, spool)
         except EpicError as error:
             self.report.failures.append(str(error))
         except (TypeError, ValueError, AttributeError, KeyError) as error:
@@ -257,13 +257,14 @@ class _Import:
     def _propose(self, spool: _Spool) -> None:
         self._before -= {bytes.fromhex(key) for _, _, key in spool}
         batch: list[tuple[str, list[tuple[str, str | None]], str]] = []
-        with _bar("conversations", self._progress, len(spool)) as advance:
+        hidden = not self._progress or not len(spool)
+        with tqdm(total=len(spool), unit=" conversations", disable=hidden) as bar:
             for conversation in spool:
                 batch.append(conversation)
                 if sum(len(turns) for _, turns, _ in batch) >= _TURNS_AT_ONCE:
-                    advance(self._propose_batch(batch))
+                    bar.update(self._propose_batch(batch))
                     batch = []
-            advance(self._propose_batch(batch))
+            bar.update(self._propose_batch(batch))
         if len(spool):
             self._write_state()
 
@@ -347,12 +348,3 @@ def _comes_with(part: Part, exports: Collection[PurePosixPath]) -> bool:
     return beside and (
         part.path is None or part.suffix in (".html", ".json") or PurePosixPath(part.name).name.startswith("file-")
     )
-
-
-@contextmanager
-def _bar(what: str, shown: bool, total: int | None = None) -> Iterator[Callable[[int], object]]:
-    """Give what counts on a bar, which only a terminal gets."""
-    from tqdm import tqdm
-
-    with tqdm(total=total, unit=f" {what}", disable=not shown or total == 0) as bar:
-        yield bar.update

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, BinaryIO, Literal, TypeAlias
 
 from epic_apps.cli.readers import READERS
+from epic_apps.cli.readers.base import library
 from epic_apps.imports.parts import Part
-from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.errors import InvalidInputError
 
 Kind: TypeAlias = Literal["chatgpt", "claude", "gemini", "telegram", "whatsapp", "chat", "document", "unknown"]
 """Kind of a part; "chat" is any other list of messages, "document" what is read as notes."""
@@ -85,10 +85,7 @@ def json_items(part: Part, prefix: str) -> Iterator[Any]:
 
 
 def _ijson() -> Any:
-    try:
-        return import_module("ijson")
-    except ImportError:
-        raise MissingExtraError("ijson", EXTRA) from None
+    return library("ijson", EXTRA)
 
 
 def _events(file: BinaryIO) -> Iterator[Any]:

@@ -112,11 +112,8 @@ class Views:
 
     def preferences(self) -> dict[str, Any]:
         """Return each preference with its aspects, expansion, and how much is held for it."""
-        snapshot, aspects, expansions = (
-            self.snapshot(),
-            self.memory.preferences.aspects(),
-            self.memory.preferences.expansions(),
-        )
+        snapshot, preferences = self.snapshot(), self.memory.preferences
+        aspects, expansions = preferences.aspects(), preferences.expansions()
         return {
             "cards": [
                 {
@@ -126,7 +123,7 @@ class Views:
                     "kept": len(snapshot.kept.get(each.id, ())),
                     "light": len(snapshot.light.get(each.id, ())),
                 }
-                for each in self.memory.preferences
+                for each in preferences
                 if each.text in aspects and each.text in expansions  # else another process added it in between
             ]
         }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
+from tqdm import tqdm
+
 from epic_apps.cli.folders import digest_of, folders_in
+from epic_apps.cli.readers.base import library
 from epic_apps.cli.roots import Roots
 from epic_apps.cli.sources import READABLE, Sources
 from epic_apps.markdown import PREFERENCES, edits_of, is_export
@@ -28,7 +30,7 @@ from epic_apps.syncing.state import (
     moved_to,
     note_folder,
 )
-from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.types import Item
 from epic_memory.types.digests import digest
@@ -117,8 +119,6 @@ class _Sync:
 
     def run(self, *, empty: bool, progress: bool, changed: Collection[Path] | None) -> None:
         """Compare the folder with what is known of it, and take over the differences."""
-        from tqdm import tqdm
-
         found, left = self._walk(None if changed is None else self._folders_of(changed))
         self.report.no_room += [name for name in left if self._files[name].digest.endswith(NO_ROOM)]
         gone = sorted(n for n in self._files if n not in found and n not in left and not self._stays(n))
@@ -155,7 +155,7 @@ class _Sync:
         moved = {old for old, _ in self.report.renamed}
         self.report.deleted = [name for name in gone if name not in moved]
 
-    def _tell(self, batch: Sequence[_Read], same: Collection[str]) -> None:
+    def _report_on(self, batch: Sequence[_Read], same: Collection[str]) -> None:
         """Report what is new about files, given the ids of the items that a build had taken in as they are now."""
         for name, file, _ in batch:
             known = self._files.get(name, SyncedFile())
@@ -321,7 +321,7 @@ class _Sync:
         if self._state.was_built:
             seen = zip(items, memory.file.has_seen(items), strict=True)
             same = {item.id for item, is_seen in seen if is_seen or held.get(item.id) == item}
-        self._tell(batch, same)
+        self._report_on(batch, same)
         # What is held comes in another version, which replaces it with all its traces but a record.
         replaced = held.keys() - {record.item_id for record in memory.file.not_kept()}
         old: list[SyncedFile] = []
@@ -390,9 +390,7 @@ def _ignoring(top: Path, given: Collection[str]) -> Callable[[str], bool]:
     if not lines:
         return lambda path: False
     try:
-        spec = import_module("pathspec").GitIgnoreSpec.from_lines(lines)
-    except ImportError:
-        raise MissingExtraError("pathspec", "imports") from None
+        spec = library("pathspec", "imports").GitIgnoreSpec.from_lines(lines)
     except ValueError as error:
         raise InvalidInputError(f"A pattern of what is ignored is none: {error}.") from None
     matches: Callable[[str], bool] = spec.match_file

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from epic_apps.cli.readers.base import library
 from epic_apps.syncing.report import SyncReport
 from epic_apps.syncing.run import sync
-from epic_memory.errors import InvalidInputError, MissingExtraError
+from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory
 
 # Of more changes at once, the whole folder is looked through.
@@ -36,10 +36,7 @@ def watch(
     Raises:
         MissingExtraError: if watchfiles is not installed.
     """
-    try:
-        changes_of = import_module("watchfiles").watch
-    except ImportError:
-        raise MissingExtraError("watchfiles", "watch") from None
+    changes_of = library("watchfiles", "watch").watch
     tops = [Path(each).resolve() for each in folders]
 
     def synced(top: Path, changed: Collection[Path] | None = None) -> SyncReport:

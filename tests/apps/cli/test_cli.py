@@ -146,7 +146,7 @@ def test_only_what_has_a_tag_is_found(epic: Epic) -> None:
     for tags, found in (
         ((), 2),
         (("topic=travel",), 1),
-        (("topic=Hotel",), 1),
+        (("topic=Casino",), 1),
         (("entity=desert inn",), 1),
         (("entity=Desert Inn", "topic=honey"), 0),
         (("source=corpus.jsonl",), 2),
@@ -251,21 +251,15 @@ def test_standard_input_without_a_text_is_refused(
 # ask
 
 
-def test_ask_shows_the_item_its_id_its_preference_and_its_score(built: Epic) -> None:
+def test_ask_shows_the_item_and_the_reason_and_with_verbose_the_figures_and_a_log(built: Epic) -> None:
     result = built("ask", "me.epic", "Which hotel should I book?", "-k", "1")
-
-    assert result.code == 0
     reason = "kept because it is about hotels and on-site casinos, and you avoid hotels with on-site casinos"
-    assert result.out == f"1. casino\n   {CASINO}\n   ✗ {reason}; it goes against that\n\n"
+    assert result == (0, f"1. casino\n   {CASINO}\n   ✗ {reason}; it goes against that\n\n", "")
 
-
-def test_ask_verbose_shows_the_figures_and_a_log(built: Epic) -> None:
     result = built("ask", "me.epic", "Which hotel should I book?", "-k", "1", "-v")
-
     assert re.search(r"^1\. casino  -?\d\.\d+$", result.out, re.M)
     assert f"[conflicts] {PREFERENCES[0]} (similarity 0." in result.out
     assert "search done in" in result.err
-    assert built("ask", "me.epic", "Which hotel should I book?").err == ""
 
 
 def test_ask_without_a_question_reads_some_until_an_empty_line(built: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,40 +291,23 @@ def test_stats_counts_and_weighs_each_part(built: Epic) -> None:
 
     assert re.search(r"^items +2$", result.out, re.M)
     assert json.loads(built("stats", "me.epic", "--json").out)["bytes"] == sizes
-    assert set(sizes) == {
-        "documents",
-        "index",
-        "instructions",
-        "preferences",
-        "verdicts",
-        "ledger",
-        "graph",
-        "rest",
-        "total",
-    }
+    parts = "documents index instructions preferences verdicts ledger graph rest total"
+    assert set(sizes) == set(parts.split())
     assert sizes["total"] == sum(size for name, size in sizes.items() if name != "total")
     assert sizes["total"] == Path("me.epic").stat().st_size
 
 
-def test_explain_says_why_an_item_is_held(built: Epic) -> None:
+def test_explain_says_why_an_item_is_held_or_was_not_kept(built: Epic) -> None:
     said = built("explain", "me.epic", "vegan").out
     assert VEGAN in said and "kept because it is about vegan diet, and you follow a strict vegan diet" in said
-    result = built("explain", "me.epic", "vegan", "--verbose")
-
-    assert result.code == 0
+    said = built("explain", "me.epic", "vegan", "--verbose").out
     for part in (VEGAN, PREFERENCES[1], "similarity", "stance", "confidence", "rationale", "instruction"):
-        assert part in result.out
-
-
-@pytest.mark.parametrize(("reserve", "where"), [((), "In the light tier"), (("--reserve", "0"), "Not held")])
-def test_explain_says_why_an_item_was_not_kept(epic: Epic, reserve: tuple[str, ...], where: str) -> None:
-    epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", *reserve, "corpus.jsonl")
-    result = epic("explain", "me.epic", "corpus.jsonl:3")
-
-    assert result.code == 0
-    for part in ("square root", where, "coarse filter", "tau", "similarity"):
-        assert part in result.out.replace("Similarity", "similarity")
-    assert held() == {"casino", "vegan"}
+        assert part in said
+    build = ("build", "--preferences", "prefs.txt", "--out", "none.epic", "--quiet", "--reserve", "0", "corpus.jsonl")
+    assert built(*build).code == 0
+    for file, where in (("me.epic", "In the light tier"), ("none.epic", "Not held")):
+        said = built("explain", file, "corpus.jsonl:3").out
+        assert all(part in said for part in ("square root", where, "coarse filter", "tau", "imilarity"))
 
 
 def test_explain_says_why_a_text_of_the_light_tier_was_not_kept(epic: Epic) -> None:
@@ -433,13 +410,4 @@ def test_ctrl_c_while_asking_ends_with_130(built: Epic, monkeypatch: pytest.Monk
 
     assert result.code == 130
     assert "Traceback" not in result.err
-    assert held() == {"casino", "vegan"}
-
-
-def test_empty_files_are_reported_and_the_rest_is_read(epic: Epic) -> None:
-    Path("empty.txt").touch()
-    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "empty.txt", "corpus.jsonl")
-
-    assert result.code == 0
-    assert "skipped: empty.txt is empty" in result.err
     assert held() == {"casino", "vegan"}

@@ -13,7 +13,7 @@ import pytest
 
 from command_line import Epic, refused
 from epic_apps.cli.options import ENCODERS, MODELS
-from epic_apps.cli.reasons import marked, second_person, topics
+from epic_apps.cli.reasons import marked, second_person
 from epic_memory import EpicMemory, Item, Stance
 from epic_memory.encoders.by_name import NAMES
 from epic_memory.lm.by_name import NAMES as MODEL_NAMES
@@ -141,9 +141,3 @@ def test_a_shell_completes_commands() -> None:
 )
 def test_a_preference_is_told_to_the_user(said: str, told: str) -> None:
     assert second_person(said) == told
-
-
-def test_topics_are_what_the_text_shares_with_the_preference() -> None:
-    assert topics("A hotel near Reno with a casino", AVOIDS) == ["hotels", "casinos"]
-    assert topics("Acoustic music in a hall", "I love acoustic music played in small rooms.") == ["acoustic music"]
-    assert topics("I avoid it", AVOIDS) == []

@@ -46,7 +46,7 @@ def test_markdown_is_read_by_its_headings_with_front_matter_links_and_tags(tmp_p
         "Food",
     ]
     assert [item.id for item in items] == [f"rome.md#{n}" for n in range(5)]
-    assert items[1].text == "Hotels. A quiet one. #quiet"
+    assert "---" not in items[0].text and items[1].text == "Hotels. A quiet one. #quiet"
     assert "# no heading" in items[2].text
     assert items[3].text == "Hotels. Empty"
     assert items[0].metadata["links"] == ["Packing list", "https://example.org/map"]
