@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from epic_eval import ARMS, arm_of
-from epic_eval.arms import WITHOUT_MODEL, CorpusEncoder
-from epic_eval.arms.dense import cluster, remembered
+from epic_eval.arms import WITHOUT_MODEL
 from epic_eval.arms.tagged import matches, ranked
 from epic_eval.asking import JournalledLM
 from epic_eval.journal import Journal
 from epic_memory import Item
-from epic_memory.encoders import default_encoder, embed
+from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, LMError, MissingExtraError
 from epic_memory.lm import Message
 from evaluation_data import OPTIONS, QUIET, TRAINS, VEGAN
@@ -102,14 +101,6 @@ def test_a_threshold_in_the_name_is_the_memorys(tmp_path: Path) -> None:
     assert held[0] > held[1]
 
 
-def test_clusters_and_forgetting_are_the_same_for_the_same_seed() -> None:
-    vectors = embed(default_encoder(), [item.text for item in CORPUS])
-    assert np.array_equal(cluster(vectors, 4, 1), cluster(vectors, 4, 1))
-    kept = remembered(0.5, 1)(vectors)
-    assert len(kept) == len(CORPUS) // 2
-    assert np.array_equal(kept, remembered(0.5, 1)(vectors))
-
-
 def test_arms_with_a_model_ask_it(tmp_path: Path) -> None:
     def answer(messages: Sequence[Message]) -> str:
         return "Take the night train to Vienna."
@@ -178,26 +169,6 @@ def test_a_latency_leaves_out_the_turn_in_the_queue_and_equal_questions_are_aske
     assert (cost.asked, cost.replayed) == (4, 4)
     assert 4 * 0.03 <= cost.asked_seconds <= wall  # one after the other
     assert cost.replayed_seconds == pytest.approx(cost.asked_seconds)
-
-
-def test_the_corpus_is_encoded_once_and_questions_when_they_come() -> None:
-    class Counting:
-        def __init__(self) -> None:
-            self.inner, self.texts = default_encoder(), []
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(self.inner, name)
-
-        def encode(self, texts: Sequence[str]) -> np.ndarray:
-            self.texts += texts
-            return self.inner.encode(texts)
-
-    counting = Counting()
-    encoder = CorpusEncoder(counting, ["a", "b"])  # type: ignore[arg-type]
-    mixed = encoder.encode(["b", "new", "a"])
-    assert np.array_equal(mixed, default_encoder().encode(["b", "new", "a"]))
-    assert counting.texts == ["a", "b", "new"]
-    assert encoder.name == default_encoder().name
 
 
 def test_unknown_arms_and_missing_parts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -505,6 +505,13 @@ def test_for_once_it_expires(memory: EpicMemory) -> None:
     assert timedelta(0) < held.expires_at - datetime.now(timezone.utc) <= timedelta(days=1)
 
 
+def test_accepting_what_is_in_force_already_only_marks_it(memory: EpicMemory) -> None:
+    (made,) = memory.proposals.propose(said("I'm allergic to peanuts."))
+    memory.preferences.add(NUTS)
+    memory.proposals.accept(made)
+    assert [each.text for each in memory.preferences] == [NUTS] and memory.proposals == []
+
+
 def test_auto_accepts_what_is_said_plainly(memory: EpicMemory) -> None:
     made = memory.proposals.propose(
         said("I'm allergic to peanuts.", "Tonight I fancy soup.", "I usually like jazz."), auto=0.9

@@ -197,31 +197,22 @@ def test_the_command_line_takes_the_same_names(
 
 
 def test_langchains_side_takes_names(tmp_path: Path) -> None:
-    pytest.importorskip("langchain_core")
-    from langchain_core.documents import Document
+    pytest.importorskip("langchain_core", reason="needs the extra langchain")
+    import epic_langchain as lc
 
-    from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicRetriever, EpicVectorStore, SteeredRetriever
-    from epic_langchain.models import encoder_of as langchains
-
-    assert langchains("static") is default_encoder() and langchains(MINILM) is encoder_of(MINILM)
-    assert EpicEmbeddings("static").encoder is default_encoder()
-    assert EpicEmbeddings("ollama/tiny").encoder.name == "ollama:tiny"
-    store = EpicVectorStore(MINILM)
+    assert lc.EpicEmbeddings("static").encoder is default_encoder()
+    assert lc.EpicEmbeddings("ollama/tiny").encoder.name == "ollama:tiny"
+    store = lc.EpicVectorStore(MINILM)
     store.add_texts(["red wine", "a blue sky"])
-    assert store.similarity_search("wine", 1)[0].page_content == "red wine"
-    assert isinstance(store.embeddings, EpicEmbeddings)
-    steered = SteeredRetriever(vectorstore=store, preferences=["I love red wine."], embeddings=MINILM, k=1)
+    steered = lc.SteeredRetriever(vectorstore=store, preferences=["I love red wine."], embeddings=MINILM, k=1)
     assert steered.invoke("wine")[0].page_content == "red wine"
-    kept = EpicDocumentTransformer(preferences=["red wine"], embeddings="static").invoke(
-        [Document("a glass of red wine")]
+    assert lc.EpicDocumentTransformer(preferences=["red wine"], embeddings="static").invoke(
+        store.similarity_search("wine", 1)
     )
-    assert [document.page_content for document in kept] == ["a glass of red wine"]
-    with EpicMemory.open(tmp_path / "me.epic", ["red wine"], encoder=MINILM):
-        pass
-    retriever = EpicRetriever(memory=tmp_path / "me.epic", embeddings=MINILM)
-    assert retriever.memory.encoder is encoder_of(MINILM)
-    retriever.memory.close()
-    for wrong in (lambda: EpicEmbeddings("tiny"), lambda: EpicVectorStore("notes.vectors"), lambda: langchains("tiny")):
+    EpicMemory.open(tmp_path / "me.epic", ["red wine"], encoder=MINILM).close()
+    with lc.EpicRetriever(memory=tmp_path / "me.epic", embeddings=MINILM).memory as memory:
+        assert memory.encoder is encoder_of(MINILM)
+    for wrong in (lambda: lc.EpicEmbeddings("tiny"), lambda: lc.EpicVectorStore("notes.vectors")):
         with pytest.raises(InvalidInputError, match=r"static.*sentence-transformers/.*ollama/"):
             wrong()
 
@@ -236,26 +227,20 @@ def test_the_agents_store_takes_names() -> None:
 
 
 def test_llamaindexs_side_takes_names(tmp_path: Path) -> None:
-    pytest.importorskip("llama_index.core")
+    pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
     from llama_index.core.schema import TextNode
 
-    from epic_llamaindex import EpicEmbedding, EpicRetriever, EpicTransform, EpicVectorStore
-    from epic_llamaindex.models import encoder_of as llamaindexs
+    import epic_llamaindex as li
 
-    assert llamaindexs("static") is default_encoder() and llamaindexs(MINILM) is encoder_of(MINILM)
-    assert EpicEmbedding("static").encoder is default_encoder()
-    assert EpicEmbedding(MINILM).model_name == "sentence-transformers:all-MiniLM-L6-v2"
-    store = EpicVectorStore(MINILM)
-    assert isinstance(store.embed_model, EpicEmbedding) and store.embed_model.encoder is encoder_of(MINILM)
-    keep = EpicTransform(preferences=["red wine"], embed_model="static", llm=KeepAll(), settings=Settings(tau=-1.0))
-    (node,) = keep([TextNode(text="a red wine")])
-    assert len(node.embedding or []) == default_encoder().dimension
-    with EpicMemory.open(tmp_path / "me.epic", ["red wine"], encoder=MINILM):
-        pass
-    retriever = EpicRetriever(tmp_path / "me.epic", embed_model=MINILM)
-    assert retriever.memory.encoder is encoder_of(MINILM)
-    retriever.memory.close()
-    for wrong in (lambda: EpicEmbedding("tiny"), lambda: EpicVectorStore("a.vectors"), lambda: llamaindexs("tiny")):
+    assert li.EpicEmbedding("static").encoder is default_encoder()
+    assert li.EpicEmbedding(MINILM).model_name == "sentence-transformers:all-MiniLM-L6-v2"
+    assert li.EpicVectorStore(MINILM).embed_model.encoder is encoder_of(MINILM)
+    (node,) = li.EpicTransform(preferences=["red wine"], embed_model="static")([TextNode(text="a red wine")])
+    assert len(node.embedding) == default_encoder().dimension
+    EpicMemory.open(tmp_path / "me.epic", ["red wine"], encoder=MINILM).close()
+    with li.EpicRetriever(tmp_path / "me.epic", embed_model=MINILM).memory as memory:
+        assert memory.encoder is encoder_of(MINILM)
+    for wrong in (lambda: li.EpicEmbedding("tiny"), lambda: li.EpicVectorStore("a.vectors")):
         with pytest.raises(InvalidInputError, match=r"static.*sentence-transformers/.*ollama/"):
             wrong()
 
