@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from epic_memory.encoders.cache import TextVectors
 from hypothesis import given
 from hypothesis import strategies as st
 
+from epic_memory.encoders.cache import TextVectors
 from helpers import HashEncoder
 
 texts = st.lists(st.sampled_from(["hotel", "casino", "quiet", "train"]), min_size=1).map(" ".join)
