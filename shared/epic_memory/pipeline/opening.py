@@ -212,10 +212,14 @@ def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
                     # Its features were another encoder's.
                     store.learnt.forget(namespace)
             # Only now, until it is committed the file is the old encoder's; and before anybody else writes.
-            was = session.verifier
-            if type(was) is EmbeddedVerifier and was.encoder is session.encoder:
-                session.verifier = EmbeddedVerifier(encoder, threshold=was.threshold, language=was.language)
-            session.spaces.clear()
-            session.expanded.clear()
-            session.encoder, session.own_tau = encoder, None
+            _adopt(session, encoder)
             return
+
+
+def _adopt(session: Session, encoder: Encoder) -> None:
+    was = session.verifier
+    if type(was) is EmbeddedVerifier and was.encoder is session.encoder:
+        session.verifier = EmbeddedVerifier(encoder, threshold=was.threshold, language=was.language)
+    session.spaces.clear()
+    session.expanded.clear()
+    session.encoder, session.own_tau = encoder, None
