@@ -50,7 +50,7 @@ ALTERED = [
     "UPDATE meta SET value = '{' WHERE key = 'encoder'",
     "UPDATE meta SET value = '[]' WHERE key = 'encoder'",
     "INSERT INTO meta (key, value, crc) VALUES ('tau/default', '\"abc\"', 0)",
-    "INSERT INTO meta (key, value, crc) VALUES ('reserve', '-7', 0)",
+    "UPDATE meta SET value = '-7' WHERE key = 'reserve'",
     "INSERT INTO pending (namespace, id, text, metadata, reason, preferences, crc)"
     " VALUES ('default', 'p', 'text', '{bad', 'why', '[]', 0)",
 ]
