@@ -18,7 +18,7 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from pydantic import ValidationError
 
@@ -424,6 +424,19 @@ async def test_what_an_extractor_fails_for_is_logged_and_found_by_its_text(
     await aoffer(plugin, plugin.make(graph), [Item(id="more", text="Soup is good.")])
     assert caplog.text.count("out of order") == 2 and "graph.retry()" in caplog.text
     assert {"soup", "more"} <= {one.id for one in await found(plugin.make(graph), "soup")}
+
+
+async def test_documents_of_a_graph_that_come_again_and_go() -> None:
+    graph = empty()
+    retriever, source = li.EpicRetriever(graph), {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="diary")}
+    retriever.add_nodes(
+        [TextNode(id_="a", text="Oscar cannot eat hazelnuts.", relationships=source), TextNode(id_="b", text="A cake.")]
+    )
+    new = TextNode(id_="new", text="Oscar moved to Ravenholt.", relationships=source)
+    await retriever.aadd_nodes([new], upsert=True)
+    assert {item.id for item in graph.memory.items()} == {"b", "new"} and "hazelnuts" not in graph.entities()
+    assert [await retriever.adelete_ref_doc(name) for name in ("diary", "b", "none")] == [1, 1, 0]
+    assert await found(retriever, "Oscar") == []
 
 
 SAYS = json.dumps({"entities": ["Oscar"], "facts": [["Oscar", "cannot eat", "hazelnuts"]]})
