@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -26,11 +26,8 @@ from epic_memory.settings import Settings
 from epic_memory.types import checked_k
 from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_plugins.copies import Open
-from epic_plugins.models import in_namespace
+from epic_plugins.models import in_namespace, memory_report
 from epic_plugins.wrong_arguments import explained
-
-if TYPE_CHECKING:
-    from epic_graph.reports import GraphReport
 
 
 class OptionsRetriever(Open, BaseRetriever):
@@ -170,21 +167,17 @@ class EpicRetriever(OptionsRetriever):
         params = super()._get_ls_params(**kwargs)
         return LangSmithRetrieverParams({**params, "ls_vector_store_provider": "epic"})
 
-    def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport | GraphReport:
+    def add_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
         """Offer documents (ids, texts and metadata) to the memory, which decides what it keeps.
+
+        A graph takes in what is kept; a warning is logged if its extractor fails for a text.
 
         Raises:
             InvalidInputError: for anything but Documents, or metadata that is not JSON.
             EpicError: as `EpicMemory.add` or `GraphMemory.add` raises it.
         """
-        report: BuildReport | GraphReport
-        report = self.memory.add(map(memory_item, several(documents)), progress=progress)
-        return report
+        return memory_report(self.memory.add(map(memory_item, several(documents)), progress=progress))
 
-    async def aadd_documents(
-        self, documents: Iterable[Document], *, progress: bool = False
-    ) -> BuildReport | GraphReport:
+    async def aadd_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
         """Do the same as `add_documents` without blocking the event loop."""
-        report: BuildReport | GraphReport
-        report = await self.memory.aadd(map(memory_item, several(documents)), progress=progress)
-        return report
+        return memory_report(await self.memory.aadd(map(memory_item, several(documents)), progress=progress))

@@ -19,12 +19,12 @@ from llama_index.core.schema import (
 )
 
 from epic_llamaindex.filters import SOURCE
+from epic_llamaindex.ranking import CONTENT, content_of
 from epic_memory import Hit, Item
 from epic_memory.context import format_hit
 from epic_memory.errors import InvalidInputError
 from epic_memory.types.metadata import copied, plain
 from epic_plugins.metadata import PREFIX, hit_metadata, own_metadata
-from epic_plugins.reranking import CONTENT, content_of
 
 Guidance: TypeAlias = Literal["metadata", "text", "none"]
 """Place of a node's guidance: its metadata; also its text, in the form for a model; or none."""

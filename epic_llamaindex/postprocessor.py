@@ -19,14 +19,7 @@ from typing_extensions import Self, override
 from epic_llamaindex.models import encoder_of, verifier_of
 from epic_llamaindex.models.component import JudgingComponent
 from epic_llamaindex.nodes import copy_of, text_of
-from epic_memory import BuildReport, EpicMemory, Settings
-from epic_memory.context import format_hit
-from epic_memory.errors import InvalidInputError, NoPreferencesError
-from epic_memory.runtime.effects import Effects, arun, run
-from epic_memory.types.metadata import copied
-from epic_memory.verification import LMVerifier
-from epic_plugins.judging_memory import warn_of_undecided
-from epic_plugins.reranking import (
+from epic_llamaindex.ranking import (
     CONTENT,
     GUIDANCE,
     Keep,
@@ -36,6 +29,13 @@ from epic_plugins.reranking import (
     content_of,
     waited_for,
 )
+from epic_memory import BuildReport, EpicMemory, Settings
+from epic_memory.context import format_hit
+from epic_memory.errors import InvalidInputError, NoPreferencesError
+from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.types.metadata import copied
+from epic_memory.verification import LMVerifier
+from epic_plugins.judging_memory import warn_of_undecided
 from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)

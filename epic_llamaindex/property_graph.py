@@ -31,6 +31,7 @@ from typing_extensions import Self
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import with_metadata
+from epic_llamaindex.ranking import Ranked, Reranker
 from epic_llamaindex.steered_retriever import SteeredRetriever
 from epic_memory import BuildReport, EpicMemory, Preference
 from epic_memory.encoders import Encoder
@@ -43,7 +44,6 @@ from epic_memory.types import checked_k
 from epic_memory.types.modes import MinScore
 from epic_plugins.judging_memory import warn_of_undecided
 from epic_plugins.metadata import PREFIX, as_metadata
-from epic_plugins.reranking import Ranked, Reranker
 
 _logger = logging.getLogger(__name__)
 

@@ -41,12 +41,11 @@ from epic_memory.types import checked_k, checked_text
 from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.verification import Verifier
 from epic_plugins.copies import Open
-from epic_plugins.models import in_namespace
+from epic_plugins.models import in_namespace, memory_report
 from epic_plugins.wrong_arguments import check_known, explained
 
 if TYPE_CHECKING:
     from epic_graph.memory import GraphMemory
-    from epic_graph.reports import GraphReport
 
 dispatcher = get_dispatcher(__name__)
 
@@ -268,10 +267,10 @@ class EpicRetriever(Open, BaseRetriever):
 
     # the nodes it retrieves from
 
-    def add_nodes(
-        self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False
-    ) -> BuildReport | GraphReport:
+    def add_nodes(self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False) -> BuildReport:
         """Offer nodes (ids, texts, metadata, source documents) to the memory, which decides what it keeps.
+
+        A graph takes in what is kept; a warning is logged if its extractor fails for a text.
 
         Args:
             nodes: The nodes; one with a known id replaces the held item.
@@ -288,15 +287,15 @@ class EpicRetriever(Open, BaseRetriever):
 
     async def aadd_nodes(
         self, nodes: Iterable[BaseNode], *, upsert: bool = False, progress: bool = False
-    ) -> BuildReport | GraphReport:
+    ) -> BuildReport:
         """Do the same as `add_nodes` without blocking the event loop."""
         return await arun(self._added(nodes, upsert, progress))
 
-    def _added(self, nodes: Iterable[BaseNode], upsert: bool, progress: bool) -> Effects[BuildReport | GraphReport]:
+    def _added(self, nodes: Iterable[BaseNode], upsert: bool, progress: bool) -> Effects[BuildReport]:
         items = list(map(memory_item, checked_nodes(nodes)))
         earlier = self._earlier(items) if upsert else []
         searched = self._searched
-        report: BuildReport | GraphReport = yield Call(searched.add, searched.aadd, items, progress=progress)
+        report = memory_report((yield Call(searched.add, searched.aadd, items, progress=progress)))
         self._forget(earlier)
         return report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,11 +18,14 @@ from epic_memory.lm.failures import kind_of
 from epic_memory.memory import EpicMemory
 from epic_memory.runtime.effects import Effects
 from epic_memory.settings import Settings, asked_model, checked_settings
-from epic_memory.types import FloatArray
+from epic_memory.types import BuildReport, FloatArray
 from epic_memory.verification import Verifier, embedded
 
 if TYPE_CHECKING:
     from epic_graph.memory import GraphMemory
+    from epic_graph.reports import GraphReport
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +153,17 @@ def in_namespace(searched: EpicMemory | GraphMemory, namespace: str | None) -> d
     if namespace not in (None, own):
         raise InvalidInputError(f"This graph is of the namespace {own!r}. Make a retriever for {namespace!r}.")
     return {}
+
+
+def memory_report(report: BuildReport | GraphReport) -> BuildReport:
+    """Return the memory's part of a report, and log a warning if a graph's extractor failed for passages."""
+    if isinstance(report, BuildReport):
+        return report
+    if report.failed:
+        reason = next(iter(report.failures.values()), "no reason was given")
+        told = "%d passages are in the graph without entities, as the extractor failed; graph.retry() tries again: %s"
+        _logger.warning(told, report.failed, reason)
+    return report.memory
 
 
 def check_open(llm: object, settings: Settings | None) -> None:

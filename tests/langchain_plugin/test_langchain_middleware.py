@@ -757,6 +757,16 @@ async def test_each_user_has_a_memory(users: dict[str, Counting], hooks: Hooks) 
     assert "user: Find hotels." in held(users["bob"])
 
 
+async def test_a_turn_that_another_user_ends_is_nobodys(users: dict[str, Counting], hooks: Hooks) -> None:
+    middleware, question = EpicMemoryMiddleware(users.__getitem__), HumanMessage("Find hotels by the sea.", id="1")
+    state = await hooks.begin(middleware, {"messages": [question]}, {"namespace": "anna"})
+    for user in ("bob", "anna"):
+        before = {name: len(memory) for name, memory in users.items()}
+        await hooks.end(middleware, question, AIMessage("Hotels."), context={"namespace": user}, state=state)
+        after = {name: len(memory) for name, memory in users.items()}
+        assert after == (before if user == "bob" else {**before, "anna": before["anna"] + 1})
+
+
 async def test_many_users_need_a_namespace(users: dict[str, Counting], hooks: Hooks) -> None:
     middleware = EpicMemoryMiddleware(users.__getitem__)
     with pytest.raises(InvalidInputError, match="namespace"):

@@ -377,7 +377,7 @@ async def test_a_model_that_is_down_is_not_waited_for(
     run: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("epic_plugins.reranking.monotonic", lambda: now[0])
+    monkeypatch.setattr("epic_llamaindex.ranking.monotonic", lambda: now[0])
     up: list[bool] = []
     llm = scripted(lambda chunk: bool(up))
     processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)

@@ -16,7 +16,8 @@ from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.load import dumpd
 from langchain_core.vectorstores import InMemoryVectorStore
-from llama_index.core import VectorStoreIndex
+from llama_index.core import PropertyGraphIndex, VectorStoreIndex
+from llama_index.core.indices.property_graph import ImplicitPathExtractor
 from llama_index.core.llms import MockLLM
 from llama_index.core.schema import TextNode
 
@@ -65,6 +66,16 @@ def test_what_copies_a_retriever_leaves_the_memory_open() -> None:
         with li.EpicRetriever(memory):
             pass
         assert len(memory) == 0
+
+
+def test_a_retriever_of_a_property_graph_is_another_users_by_a_copy() -> None:
+    nodes = [TextNode(id_=text, text=text) for text in TEXTS]
+    index = PropertyGraphIndex(nodes, kg_extractors=[ImplicitPathExtractor()], embed_model=li.EpicEmbedding())
+    made = li.SteeredVectorContextRetriever.from_index(index, guidance=MEMORY)
+    other = made.with_preferences(["I love casinos."])
+    assert (made.preferences, other.preferences) == (tuple(MEMORY.preferences), ("I love casinos.",))
+    assert other._graph_store is made._graph_store and other._leaf is not made._leaf
+    assert made.retrieve("A vegan stew.") == copy.deepcopy(made).retrieve("A vegan stew.")
 
 
 def again(made: Any) -> Any:

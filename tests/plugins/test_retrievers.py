@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from pydantic import ValidationError
 
 import epic_langchain as lc
 import epic_llamaindex as li
 from chat_models import ScriptedChat, Words
+from epic_graph.extraction import Extraction, Unextracted
 from epic_graph.extraction.lm import LMExtractor
 from epic_graph.memory import GraphMemory
 from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings, Stance
@@ -391,7 +392,7 @@ def empty(**options: Any) -> GraphMemory:
 async def test_what_is_added_is_in_the_memory_and_the_graph(plugin: Plugin) -> None:
     one, other = empty(), empty()
     report = offer(plugin, plugin.make(one), ITEMS)
-    assert report.passages == report.memory.kept == (await aoffer(plugin, plugin.make(other), ITEMS)).passages
+    assert report.kept == (await aoffer(plugin, plugin.make(other), ITEMS)).kept == one.counts()["passages"]
     assert one.entities() == other.entities() != []
     assert await found(plugin.make(one)) == await found(plugin.make(other)) and len(one.memory.items()) == len(ITEMS)
     for wrong in ("a text", [3], given(plugin, "a")):
@@ -399,6 +400,43 @@ async def test_what_is_added_is_in_the_memory_and_the_graph(plugin: Plugin) -> N
             retriever = plugin.make(one)
             (retriever.add_documents if plugin is PLUGINS["lc"] else retriever.add_nodes)(wrong)
     assert await found(plugin.make(GraphMemory(PREFERENCES))) == []
+
+
+class Failing:
+    """Fails for passages about soup."""
+
+    name = "failing"
+
+    def stream(self, texts: Sequence[str]) -> Iterator[tuple[int, Extraction | Unextracted]]:
+        for place, text in enumerate(texts):
+            yield place, Unextracted("out of order") if "soup" in text.lower() else Extraction(("Bergen",))
+
+    async def astream(self, texts: Sequence[str]) -> AsyncIterator[tuple[int, Extraction | Unextracted]]:
+        for one in self.stream(texts):
+            yield one
+
+
+async def test_what_an_extractor_fails_for_is_logged_and_found_by_its_text(
+    plugin: Plugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph = empty(extractor=Failing())
+    offer(plugin, plugin.make(graph), ITEMS)
+    await aoffer(plugin, plugin.make(graph), [Item(id="more", text="Soup is good.")])
+    assert caplog.text.count("out of order") == 2 and "graph.retry()" in caplog.text
+    assert {"soup", "more"} <= {one.id for one in await found(plugin.make(graph), "soup")}
+
+
+async def test_documents_of_a_graph_that_come_again_and_go() -> None:
+    graph = empty()
+    retriever, source = li.EpicRetriever(graph), {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="diary")}
+    retriever.add_nodes(
+        [TextNode(id_="a", text="Oscar cannot eat hazelnuts.", relationships=source), TextNode(id_="b", text="A cake.")]
+    )
+    new = TextNode(id_="new", text="Oscar moved to Ravenholt.", relationships=source)
+    await retriever.aadd_nodes([new], upsert=True)
+    assert {item.id for item in graph.memory.items()} == {"b", "new"} and "hazelnuts" not in graph.entities()
+    assert [await retriever.adelete_ref_doc(name) for name in ("diary", "b", "none")] == [1, 1, 0]
+    assert await found(retriever, "Oscar") == []
 
 
 SAYS = json.dumps({"entities": ["Oscar"], "facts": [["Oscar", "cannot eat", "hazelnuts"]]})

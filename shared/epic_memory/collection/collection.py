@@ -241,23 +241,6 @@ class Collection:
             found = self._records.at(list(dict.fromkeys(rows)))
         return [found[row] for row in rows]
 
-    def news(self) -> tuple[bool, dict[str, Record | None]]:
-        """Return what was written since the last call, for one user that keeps up with it.
-
-        Returns:
-            Whether the records are all there are; and the records by their ids, None for those that are gone.
-        """
-        with self._searching(checked=False):
-            touched = self._loaded.touched
-            if touched is None:
-                news: dict[str, Record | None] = {record.id: record for _, record in self._records.all()}
-            else:
-                rows = {one: self._loaded.row_of[one] for one in touched if one in self._loaded.row_of}
-                found = self._records.at(list(rows.values())) if rows else {}
-                news = {one: found[rows[one]] if one in rows else None for one in touched}
-            self._loaded.touched = {}
-        return touched is None, news
-
     def ids(self, where: Condition | None = None) -> list[str]:
         """Return the ids of all records that satisfy a condition, in the order they were written."""
         with self._searching(checked=False):

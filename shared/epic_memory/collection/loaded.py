@@ -78,7 +78,6 @@ class LoadedCollection:
         texts: The embedding of the text of each record, by its row.
         index: The embeddings of instructions, by the rows of their keys.
         item_of: The row of the record, by the row of an instruction or of a further text.
-        touched: The ids of records that were written or removed since this was emptied; None until it is, for all.
         facts: None: a collection holds no facts of the user.
 
     Raises:
@@ -90,7 +89,6 @@ class LoadedCollection:
     def __init__(self, records: Records, made: dict[str, Any] | None) -> None:
         self._records = records
         self.row_of = records.ids()
-        self.touched: dict[str, None] | None = None
         self.made = made
         self._begin(0 if made is None else _dimension(records.db.path, made))
         # For the filters used last, the rows of the records that satisfy them.
@@ -146,8 +144,6 @@ class LoadedCollection:
         """
         self.drop(written)
         self.row_of.update(written)
-        if self.touched is not None:
-            self.touched |= dict.fromkeys(written)
         for record_id, row in written.items() if self._filtered or self._said else ():
             metadata = json.loads(said[record_id])
             for where, satisfying in self._filtered.values():
@@ -161,10 +157,7 @@ class LoadedCollection:
 
     def drop(self, ids: Iterable[str]) -> None:
         """Remove records that were deleted; unknown ids are ignored."""
-        gone_ids = [record_id for record_id in ids if record_id in self.row_of]
-        if self.touched is not None:
-            self.touched |= dict.fromkeys(gone_ids)
-        records = [self.row_of.pop(record_id) for record_id in gone_ids]
+        records = [self.row_of.pop(record_id) for record_id in list(ids) if record_id in self.row_of]
         for _, satisfying in self._filtered.values():
             for record in records:
                 satisfying.pop(record, None)
