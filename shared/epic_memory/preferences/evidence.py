@@ -28,7 +28,7 @@ from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.preferences.library import borrowed
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Effects, run
-from epic_memory.text.lexicon import default_lexicon
+from epic_memory.text.lexicon import default_lexicon, opposites
 from epic_memory.text.stems import LONGEST_RUN, Words, content_stems, stems, words_of
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.preferences import Aspects, Expansion
@@ -165,8 +165,8 @@ def _read(preference: Preference, expansion: Expansion | None) -> _Unembedded:
         groups=(
             _joined(concept.kinds for concept in liked),
             _joined(concept.kinds for concept in avoided),
-            _joined(concept.instead for concept in liked),
-            _joined(concept.instead for concept in avoided),
+            _joined((opposites(aspects.liked), *(concept.instead for concept in liked))),
+            _joined((opposites(aspects.avoided), *(concept.instead for concept in avoided))),
         ),
     )
 

@@ -17,10 +17,16 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from epic_memory.text.phrases import sections
 from epic_memory.text.stems import stems
 
 # Stems that negate the words after them, and stems that negate the words before them.
 _BEFORE, _AFTER = frozenset({"non", "no", "without"}), frozenset({"fre", "free"})
+_OPPOSITE: dict[str, str] = {}
+for _pair in sections("opposites")["opposites"]:
+    _one, _other = _pair.split()
+    _OPPOSITE.setdefault(_one, _other)
+    _OPPOSITE.setdefault(_other, _one)
 
 
 class Concept(NamedTuple):
@@ -68,6 +74,18 @@ class Lexicon:
                 step = 1
             place += step
         return found
+
+
+def opposites(phrases: Iterable[str]) -> list[str]:
+    """Return phrases with the opposite meaning, where a single word decides it: "low noise" for "high noise"."""
+    found = []
+    for phrase in phrases:
+        words = phrase.lower().split()
+        for place, word in enumerate(words):
+            if word in _OPPOSITE:
+                found.append(" ".join([*words[:place], _OPPOSITE[word], *words[place + 1 :]]))
+                break
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -97,6 +97,15 @@ def test_a_phrase_that_denies_is_said_by_a_text_that_denies_it() -> None:
     assert said(preference, "a cake")["liked_denied"] == 0.0
 
 
+def test_opposites_stand_against_what_is_liked_and_for_what_is_avoided() -> None:
+    assert said(avoiding("high zorb"), "a place of low zorb")["avoided_instead_said"] == 1.0
+    assert said(liking("low zorb"), "a place of high zorb")["liked_instead_said"] == 1.0
+    low, high = by_words(avoiding("high zorb"), "a place of low zorb", "a place of high zorb")
+    assert low > high
+    low, high = by_words(liking("low zorb"), "a place of low zorb", "a place of high zorb")
+    assert low > high
+
+
 def test_the_lexicon_knows_kinds_and_what_is_taken_instead() -> None:
     meat = said(avoiding("meat"), "a steak")
     assert meat["avoided_kinds_said"] >= 1.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from epic_memory.text.lexicon import Concept, Lexicon, default_lexicon
+from epic_memory.text.lexicon import Concept, Lexicon, default_lexicon, opposites
 from epic_memory.text.stems import stems
 from tables import table
 
@@ -65,6 +65,12 @@ def test_what_a_phrase_denies_is_found_turned_around(phrase: str) -> None:
     meat = Concept(("meat",), ("beef",), ("tofu",))
     assert Lexicon([meat]).concepts(phrase) == [Concept(("meat",), ("tofu",), ("beef",))]
     assert Lexicon([meat]).concepts("meat for free") == [meat]
+
+
+def test_opposites_turn_the_first_word_of_degree_of_each_phrase() -> None:
+    phrases = ["high noise", "Low noise", "a loud and crowded bar", "noise", "", "hot soup", "long walks"]
+    turned = ["low noise", "high noise", "a quiet and crowded bar", "cold soup", "short walks"]
+    assert opposites(phrases) == turned
 
 
 _OPENED = """
