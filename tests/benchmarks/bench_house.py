@@ -29,13 +29,13 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 25_980,
-    "lines of epic_scale": 2_925,
-    "lines of all packages": 65_145,
-    "lines of tests": 68_360,
+    "lines of epic_memory": 24_480,
+    "lines of epic_scale": 2_895,
+    "lines of all packages": 59_960,
+    "lines of tests": 62_080,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 35_890,
+    "words of the docs": 21_630,
 }
 """The most that each may have: lowered with every change that makes the project smaller; raised for a new feature."""
 
