@@ -10,7 +10,6 @@ import subprocess
 import sys
 import zipfile
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +51,6 @@ def judge(request: dict[str, Any]) -> str:
 def ollama_at(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let clients of Ollama find a server elsewhere than at Ollama's usual address, which LlamaIndex's always name."""
     monkeypatch.setenv("OLLAMA_HOST", url)
-    if find_spec("ollama") is None:  # LlamaIndex's model is not installed
-        return
     client = import_module("ollama._client")
     parsed = client._parse_host
     usual = ("http://localhost:11434", "http://127.0.0.1:11434")

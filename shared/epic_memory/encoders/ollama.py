@@ -11,8 +11,7 @@ import numpy as np
 
 from epic_memory.encoders.base import checked
 from epic_memory.errors import EncoderError, LMError
-from epic_memory.lm.http import Reply
-from epic_memory.lm.ollama import digest_of, environment_key, ollama_server, server_address
+from epic_memory.lm.ollama import OllamaServer
 from epic_memory.types import FloatArray
 
 
@@ -29,6 +28,7 @@ class OllamaEncoder:
         keep_alive: How long the server keeps the model loaded, as Ollama takes it.
 
     Raises:
+        MissingExtraError: if the package ollama is not installed.
         EncoderError: on use, if the server cannot be reached, fails, or does not have the model.
     """
 
@@ -42,9 +42,7 @@ class OllamaEncoder:
         keep_alive: float | str | None = None,
     ) -> None:
         self.name = f"ollama:{model}"
-        address = server_address(host)
-        key = environment_key(address)
-        self._server = ollama_server(address, model, timeout=timeout, concurrency=1, key=key)
+        self._server = OllamaServer(host, model, timeout=timeout, concurrency=1)
         self._batch_size = batch_size
         self._keep_alive = keep_alive
         self._model = model
@@ -61,30 +59,28 @@ class OllamaEncoder:
     def fingerprint(self) -> str:
         """The model's digest on the server, found out by one request."""
         with _explaining():
-            return digest_of(self._server, self._model)[:32]
+            return self._server.digest()[:32]
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""
         with _explaining():
-            return self._of(texts, [self._server.send("POST", "/api/embed", each) for each in self._requests(texts)])
+            return self._of(texts, [self._server.ask("embed", **each) for each in self._requests(texts)])
 
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, without blocking the event loop."""
         with _explaining():
-            replies = [await self._server.asend("POST", "/api/embed", each) for each in self._requests(texts)]
-            return self._of(texts, replies)
+            return self._of(texts, [await self._server.aask("embed", **each) for each in self._requests(texts)])
 
     def _requests(self, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
-        kept = {} if self._keep_alive is None else {"keep_alive": self._keep_alive}
         for start in range(0, len(texts), self._batch_size):
-            yield {"model": self._model, "input": list(texts[start : start + self._batch_size]), **kept}
+            batch = list(texts[start : start + self._batch_size])
+            yield {"model": self._model, "input": batch, "keep_alive": self._keep_alive}
 
-    def _of(self, texts: Sequence[str], replies: Iterable[Reply]) -> FloatArray:
+    def _of(self, texts: Sequence[str], answers: Iterable[Any]) -> FloatArray:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        bodies = [self._server.json_of(reply) for reply in replies]
+        rows = [row for answer in answers for row in answer.embeddings]
         with self._server.explaining():
-            rows = [row for body in bodies for row in body["embeddings"]]
             length = len(rows[0])
         if not length:
             raise EncoderError(f"{self.name} gave an embedding without numbers.")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError
 from epic_memory.lm.base import LanguageModel
-from epic_memory.lm.http import ModelServer, is_this_machine
+from epic_memory.lm.http import HttpServer, is_this_machine
 from epic_memory.lm.ollama import OllamaLM, server_address
 from epic_memory.lm.openai_compatible import OpenAICompatibleLM
 
@@ -176,7 +176,7 @@ def _listed(url: str) -> list[_Model] | None:
     """Return the models that a server lists, or None if it is no server of models."""
     import httpx
 
-    server = ModelServer(httpx.URL(url), url, silent=url, unknown=url, timeout=_SECONDS, concurrency=1, key=None)
+    server = HttpServer(httpx.URL(url), url, silent=url, unknown=url, timeout=_SECONDS, concurrency=1, key=None)
     try:
         body = server.json_of(server.send("GET", ""))
     except LMError:

@@ -117,20 +117,13 @@ def _too_late() -> httpx.ReadTimeout:
     return httpx.ReadTimeout("the answer is not complete in time")
 
 
-class Reply(NamedTuple):
-    """A server's answer as it came."""
-
-    status: int
-    headers: Mapping[str, str]
-    text: str
-
-
 class ModelServer:
-    """A server of models, whose answers are whole, in time and of limited size; every failure is an `LMError`.
+    """A server of models, whose answers are whole and in time; every failure is an `LMError`.
 
     Args:
         address: Where it is.
         who: How messages name it.
+        client, async_client, aclose: What makes its clients, of httpx's settings, and closes an asynchronous one.
         silent: The message where nothing answers.
         unknown: The message where it does not know the model.
         timeout: Seconds for an answer as a whole.
@@ -141,6 +134,9 @@ class ModelServer:
         self,
         address: httpx.URL,
         who: str,
+        client: Callable[..., Any],
+        async_client: Callable[..., Any],
+        aclose: Callable[[Any], Awaitable[None]],
         *,
         silent: str,
         unknown: str,
@@ -148,15 +144,61 @@ class ModelServer:
         concurrency: int,
         key: str | None,
     ) -> None:
-        import httpx
-
-        self._url = str(address).rstrip("/")
         self._who, self._silent, self.unknown = who, silent, unknown
         self._timeout, self._key = timeout, key
         made = client_settings(address, timeout=timeout, concurrency=concurrency, key=key)
-        self.client = httpx.Client(**made)
+        self.client = client(**made)
         weakref.finalize(self, self.client.close)
-        self.clients = LoopClients(lambda: httpx.AsyncClient(**made), lambda client: client.aclose())
+        self.clients = LoopClients(lambda: async_client(**made), aclose)
+
+    def shown(self, text: str) -> str:
+        """Return the beginning of a server's text, without the key, which it may have repeated."""
+        return (text if self._key is None else text.replace(self._key, "***"))[:_MOST_SHOWN]
+
+    def refusal(self, status: int, text: str, headers: Mapping[str, str]) -> LMError:
+        """Return the error that the status of an answer stands for."""
+        told = self.shown(headers.get("location", "") if status < 400 else text)
+        unknown, wait = f"{self.unknown} ({status}): {told}", headers.get("retry-after")
+        return of_status(self._who, status, told, unknown=unknown, wait=wait)
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Return a context in which any failure is raised as an `LMError`."""
+        import httpx
+
+        try:
+            yield
+        except LMError:
+            raise
+        except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise LMUnavailableError(self._silent) from error
+        except httpx.TimeoutException as error:
+            raise too_slow(self._who, self._timeout) from error
+        except Exception as error:
+            said = self.shown(str(error)) or type(error).__name__
+            raise LMUnavailableError(f"{self._who} gave no usable answer: {said}") from error
+
+
+class Reply(NamedTuple):
+    """A server's answer as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+class HttpServer(ModelServer):
+    """A server of models that httpx alone asks; its answers are of limited size, too.
+
+    Args:
+        address, who, settings: As `ModelServer` takes them.
+    """
+
+    def __init__(self, address: httpx.URL, who: str, **settings: Any) -> None:
+        import httpx
+
+        super().__init__(address, who, httpx.Client, httpx.AsyncClient, httpx.AsyncClient.aclose, **settings)
+        self._url = str(address).rstrip("/")
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Reply:
         """Return the server's answer to a request."""
@@ -189,30 +231,7 @@ class ModelServer:
         with self.explaining():
             if reply.status < 300:
                 return json.loads(reply.text)
-            told = self.shown(reply.headers.get("location", "") if reply.status < 400 else reply.text)
-            unknown, wait = f"{self.unknown} ({reply.status}): {told}", reply.headers.get("retry-after")
-            raise of_status(self._who, reply.status, told, unknown=unknown, wait=wait)
-
-    def shown(self, text: str) -> str:
-        """Return the beginning of a server's text, without the key, which it may have repeated."""
-        return (text if self._key is None else text.replace(self._key, "***"))[:_MOST_SHOWN]
-
-    @contextmanager
-    def explaining(self) -> Iterator[None]:
-        """Return a context in which any failure is raised as an `LMError`."""
-        import httpx
-
-        try:
-            yield
-        except LMError:
-            raise
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise LMUnavailableError(self._silent) from error
-        except httpx.TimeoutException as error:
-            raise too_slow(self._who, self._timeout) from error
-        except Exception as error:
-            said = self.shown(str(error)) or type(error).__name__
-            raise LMUnavailableError(f"{self._who} gave no usable answer: {said}") from error
+            raise self.refusal(reply.status, reply.text, reply.headers)
 
 
 def _take(received: bytearray, piece: bytes) -> None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from epic_memory.errors import InvalidInputError, LMSetupError, LMUnavailableError
+from epic_memory.errors import InvalidInputError, LMSetupError, MissingExtraError
 from epic_memory.lm.base import SECONDS, Completion, LimitedLM, Message, Schema, is_cut, tokens_of
-from epic_memory.lm.http import ModelServer, check_model, count, sendable
-from epic_memory.runtime.effects import Call, Effects
+from epic_memory.lm.http import ModelServer, awithin, check_model, count, sendable, tls_context, within
+from epic_memory.runtime.effects import Attempt, Effects
 
 if TYPE_CHECKING:
     import httpx
-
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-_PORT = 11434
 
 
 class OllamaLM(LimitedLM):
@@ -41,6 +38,7 @@ class OllamaLM(LimitedLM):
         options: Further options of Ollama, such as `{"num_thread": 4}`.
 
     Raises:
+        MissingExtraError: if the package ollama is not installed.
         InvalidInputError: for an invalid name, address, key or limit.
         LMSetupError: on use, when the server does not have the model.
         LMUnavailableError: on use, when the server cannot be reached, fails or takes too long.
@@ -67,10 +65,8 @@ class OllamaLM(LimitedLM):
         self._think = think
         self._settings = {"logprobs": logprobs or None, "keep_alive": keep_alive}
         self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
-        address = server_address(host)
-        self.host = str(address).rstrip("/")
-        key = environment_key(address) if api_key is None else api_key
-        self._server = ollama_server(address, model, timeout=timeout, concurrency=concurrency, key=key)
+        self._server = OllamaServer(host, model, timeout=timeout, concurrency=concurrency, api_key=api_key)
+        self.host = self._server.host
 
     def check(self) -> None:
         """Check that the server can be reached and has the model.
@@ -79,7 +75,7 @@ class OllamaLM(LimitedLM):
             LMUnavailableError: if it cannot be reached.
             LMSetupError: if it does not have the model.
         """
-        digest_of(self._server, self._model)
+        self._server.digest()
 
     def session(self) -> AbstractAsyncContextManager[Any]:
         """Return a context that keeps the connection of the running event loop open between calls."""
@@ -89,64 +85,132 @@ class OllamaLM(LimitedLM):
         self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
     ) -> Effects[Completion]:
         limit = {} if max_tokens is None else {"num_predict": max_tokens}
-        request = {
+        request: dict[str, Any] = {
             "model": self._model,
             "messages": sendable(messages),
-            "stream": False,
-            "format": None if schema is None else dict(schema),
+            "format": schema,
             "think": self._think,
             "options": {**self._options, **limit},
             **self._settings,
         }
-        request = {name: value for name, value in request.items() if value is not None}
-        answer = yield Call(self._server.send, self._server.asend, "POST", "/api/chat", request)
-        if answer.status == 400 and "think" in request and "think" in answer.text.lower():
-            self._think = None
-            del request["think"]
-            answer = yield Call(self._server.send, self._server.asend, "POST", "/api/chat", request)
-        body = self._server.json_of(answer)
-        with self._server.explaining():
-            return _completion(body)
+        while True:
+            answer = yield Attempt(self._server.ask, self._server.aask, "chat", **request)
+            if not isinstance(answer, Exception):
+                with self._server.explaining():
+                    return _completion(answer)
+            self._learn(answer, request)
+
+    def _learn(self, error: Exception, request: dict[str, Any]) -> None:
+        """Remove a setting that the server or the client refused from the request; raise the error if there is none."""
+        cause = error.__cause__
+        refused = getattr(cause, "status_code", None) == 400
+        if isinstance(cause, ValueError) and request["logprobs"] and "logprob" in str(cause):
+            # The client refuses an answer in which a probability is missing.
+            request["logprobs"] = None
+        elif refused and request["think"] is not None and "think" in str(cause).lower():
+            self._think = request["think"] = None
+        else:
+            raise error
 
 
-def ollama_server(address: httpx.URL, model: str, *, timeout: float, concurrency: int, key: str | None) -> ModelServer:
-    """Return the Ollama server at an address, which is to have a model."""
-    host, pull = str(address).rstrip("/"), f"ollama pull {model}"
-    return ModelServer(
-        address,
-        f"The Ollama server at {host}",
-        silent=f"No Ollama server answers at {host}. Start it: ollama serve (https://ollama.com/download has it), and"
-        f" pull the model once: {pull}. Another address: OLLAMA_HOST, host=, or --llm-url on the command line.",
-        unknown=f"The Ollama server at {host} does not have the model {model!r}. Pull it: {pull}",
-        timeout=timeout,
-        concurrency=concurrency,
-        key=key,
-    )
+class OllamaServer(ModelServer):
+    """An Ollama server, which is to have a model, asked by the client of the package ollama.
+
+    Args:
+        host, api_key: As `OllamaLM` takes them.
+        model: The model's name.
+        timeout, concurrency: As `ModelServer` takes them.
+    """
+
+    def __init__(
+        self, host: str | None, model: str, *, timeout: float, concurrency: int, api_key: str | None = None
+    ) -> None:
+        ollama = ollama_package()
+        address = server_address(host)
+        self.host, self._model, pull = str(address).rstrip("/"), model, f"ollama pull {model}"
+        super().__init__(
+            address,
+            f"The Ollama server at {self.host}",
+            partial(ollama.Client, host=self.host),
+            partial(ollama.AsyncClient, host=self.host),
+            ollama.AsyncClient.close,
+            silent=f"No Ollama server answers at {self.host}. Start it: ollama serve (https://ollama.com/download has"
+            f" it), and pull the model once: {pull}. Another address: OLLAMA_HOST, host=, or --llm-url on the command"
+            " line.",
+            unknown=f"The Ollama server at {self.host} does not have the model {model!r}. Pull it: {pull}",
+            timeout=timeout,
+            concurrency=concurrency,
+            key=environment_key(address) if api_key is None else api_key,
+        )
+
+    def ask(self, method: str, **fields: Any) -> Any:
+        """Return what a method of the client returns."""
+
+        def asked() -> Any:
+            with self._refusing():
+                return getattr(self.client, method)(**fields)
+
+        with self.explaining():
+            return within(self._timeout, asked)
+
+    async def aask(self, method: str, **fields: Any) -> Any:
+        """Return an answer as `ask` does, without blocking the event loop."""
+
+        async def asked() -> Any:
+            async with self.clients.client() as client:
+                with self._refusing():
+                    return await getattr(client, method)(**fields)
+
+        with self.explaining():
+            return await awithin(self._timeout, asked())
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Return a context in which a status that is no success is raised as an `LMError`."""
+        import ollama
+
+        try:
+            yield
+        except ollama.ResponseError as error:
+            # The headers are not in the package's error, but in the one of httpx in whose place it was raised.
+            headers = getattr(getattr(error.__context__, "response", None), "headers", {})
+            raise self.refusal(error.status_code, str(error.error), headers) from error
+
+    def digest(self) -> str:
+        """Return the model's digest; a model that the server does not have is an `LMSetupError`."""
+        digests = {each.model: each.digest or "" for each in self.ask("list").models}
+        for name in (self._model, f"{self._model}:latest"):
+            if name in digests:
+                return digests[name]
+        raise LMSetupError(self.unknown)
 
 
-def digest_of(server: ModelServer, model: str) -> str:
-    """Return the digest of a model on an Ollama server; one that it does not have is an `LMSetupError`."""
-    listed = server.json_of(server.send("GET", "/api/tags"))
-    with server.explaining():
-        names = {str(one["name"]): str(one.get("digest") or "") for one in listed["models"]}
-    for name in (model, f"{model}:latest"):
-        if name in names:
-            return names[name]
-    raise LMSetupError(server.unknown)
+def ollama_package() -> Any:
+    """Return the package ollama, which makes a client for `OLLAMA_HOST` when it is imported."""
+    try:
+        import ollama
+    except ImportError as error:  # a base dependency, but environments are edited by hand
+        raise MissingExtraError("ollama", "all") from error
+    except ValueError as error:
+        raise _no_address(None, error) from None
+    return ollama
 
 
 def server_address(host: str | None) -> httpx.URL:
-    """Return the address of an Ollama server: `host`, `OLLAMA_HOST` or this machine; Ollama's port if it has none."""
+    """Return the address at which the `ollama` client looks for a server: `host`, `OLLAMA_HOST`, or its own default."""
     import httpx
 
-    given = os.environ.get("OLLAMA_HOST", "").strip() if host is None else host
+    ollama = ollama_package()
     try:
-        scheme = re.match(r"\w+(?=://)", given)
-        url = httpx.URL(given if scheme else f"http://{given}")
-        port = url.port or (_DEFAULT_PORTS[url.scheme] if scheme else _PORT)
-        return url.copy_with(host=url.host or "127.0.0.1", port=port, query=None, fragment=None)
-    except (TypeError, KeyError, httpx.InvalidURL) as error:
-        raise InvalidInputError(f"{given!r} is no address of a server: {error}.") from None
+        with ollama.Client(host=host, verify=tls_context()) as client:
+            address: httpx.URL = client._client.base_url
+    except (ValueError, AttributeError, httpx.InvalidURL) as error:
+        raise _no_address(host, error) from None
+    return address
+
+
+def _no_address(host: object, error: Exception) -> InvalidInputError:
+    return InvalidInputError(f"{host or os.environ.get('OLLAMA_HOST')!r} is no address of a server: {error}.")
 
 
 def environment_key(address: httpx.URL) -> str | None:
@@ -155,15 +219,13 @@ def environment_key(address: httpx.URL) -> str | None:
     return (os.environ.get("OLLAMA_API_KEY") or None) if meant else None
 
 
-def _completion(body: Any) -> Completion:
-    if "error" in body:
-        raise LMUnavailableError(f"The Ollama server failed: {body['error']}")
-    if not body["done"]:
+def _completion(answer: Any) -> Completion:
+    if not answer.done:
         raise EOFError("it broke off in the middle of an answer")
     return Completion(
-        text=body["message"].get("content") or "",
-        tokens=tokens_of(body.get("logprobs")),
-        prompt_tokens=count(body.get("prompt_eval_count")),
-        completion_tokens=count(body.get("eval_count")),
-        cut=is_cut([body.get("done_reason")]),
+        text=answer.message.content or "",
+        tokens=tokens_of(answer.logprobs),
+        prompt_tokens=count(answer.prompt_eval_count),
+        completion_tokens=count(answer.eval_count),
+        cut=is_cut([answer.done_reason]),
     )

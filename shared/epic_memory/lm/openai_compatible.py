@@ -9,7 +9,7 @@ from typing import Any
 
 from epic_memory.errors import InvalidInputError, LMSetupError, LMUnavailableError
 from epic_memory.lm.base import SECONDS, Completion, LimitedLM, Message, Schema, is_cut, tokens_of
-from epic_memory.lm.http import ModelServer, check_model, count, sendable
+from epic_memory.lm.http import HttpServer, check_model, count, sendable
 from epic_memory.runtime.effects import Call, Effects
 
 # Settings that servers refuse, with patterns that find them in a refusal; a refused one is left out from then on.
@@ -78,7 +78,7 @@ class OpenAICompatibleLM(LimitedLM):
         self._extra = dict(extra or {})
         # Settings that the server refuses, or refuses in this form.
         self._left_out: frozenset[str] = frozenset()
-        self._server = ModelServer(
+        self._server = HttpServer(
             address,
             f"The server at {self.base_url}",
             silent=f"No server answers at {self.base_url}. Start it (vllm serve MODEL, or llama-server -m FILE), or"

@@ -120,10 +120,14 @@ def test_an_error_does_not_show_an_object() -> None:
     assert "sk-secret" not in str(caught.value) and "Keyed" in str(caught.value)
 
 
-def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"epic-memory\[sentence-transformers\]"):
-        EpicMemory(encoder=MINILM)
+@pytest.mark.parametrize(
+    ("module", "name", "extra"),
+    [("sentence_transformers", MINILM, "sentence-transformers"), ("ollama", "ollama/tiny", "all")],
+)
+def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch, module: str, name: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"epic-memory\[{extra}\]"):
+        EpicMemory(encoder=name)
 
 
 def test_a_model_that_cannot_be_loaded_leaves_no_file(tmp_path: Path) -> None:

@@ -120,11 +120,11 @@ async def test_it_goes_to_ollama_itself_and_never_in_clear(
         return httpx.Response(500)
 
     lm = OllamaLM("tiny", host=address)
-    lm._server.client._transport = httpx.MockTransport(answer)
+    lm._server.client._client._transport = httpx.MockTransport(answer)
     with pytest.raises(LMError):
         lm.complete(HELLO)
     async with lm.session() as client:
-        client._transport = httpx.MockTransport(answer)
+        client._client._transport = httpx.MockTransport(answer)
         with pytest.raises(LMError):
             await lm.acomplete(HELLO)
     assert shown == [f"Bearer {KEY}" if sent else None] * 2

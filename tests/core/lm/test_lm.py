@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_memory.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM, Token
 from lm_servers import Json, LMServer, Reply, in_turn
 from scripted import Model, model_of, until
@@ -185,6 +185,8 @@ def test_ollama_is_found_where_the_environment_says(server: LMServer, monkeypatc
     monkeypatch.setenv("OLLAMA_HOST", server.url)
     lm = OllamaLM("tiny")
     assert lm.host == server.url
+    # Where it was found when the model was made it stays.
+    monkeypatch.setenv("OLLAMA_HOST", "http://192.0.2.7:9")
     assert lm.complete(HELLO).text == asyncio.run(lm.acomplete(HELLO)).text == "Yes, it is."
 
 
@@ -295,10 +297,13 @@ async def test_what_a_status_means(
     [("7", 7.0), ("0", 0.0), ("soon", None), ("-1", None), ("²", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
 )
 async def test_how_long_a_server_asks_to_wait(
-    server: LMServer, openai: Make, ask: Ask, header: str, seconds: float | None
+    server: LMServer, make: Make, ask: Ask, header: str, seconds: float | None
 ) -> None:
     server.answer = lambda request: Reply(status=429, text="too many", headers={"Retry-After": header})
-    error = await failing(ask(openai()))
+    try:
+        raise OSError("another model failed before")
+    except OSError:
+        error = await failing(ask(make()))
     assert isinstance(error, LMUnavailableError) and error.retry_after == seconds
 
 
@@ -328,9 +333,9 @@ async def test_what_is_no_whole_answer_is_none(server: LMServer, make: Make, ask
     assert (await ask(lm)).text == "Yes"
 
 
-async def test_a_server_that_moved(server: LMServer, openai: Make, ask: Ask) -> None:
+async def test_a_server_that_moved(server: LMServer, make: Make, ask: Ask) -> None:
     server.answer = lambda request: Reply(status=308, headers={"Location": "https://elsewhere/v1"})
-    error = await failing(ask(openai()))
+    error = await failing(ask(make()))
     assert isinstance(error, LMSetupError) and "https://elsewhere/v1" in str(error)
 
 
@@ -418,7 +423,9 @@ async def test_probabilities_and_counts_that_cannot_be_read_leave_the_answer(
     assert await ask(openai()) == Completion(text="Yes")
 
 
-async def test_a_probability_that_ollama_leaves_out_leaves_the_answer(server: LMServer, ollama: Make, ask: Ask) -> None:
+async def test_probabilities_ollamas_client_does_not_take_are_not_asked_for(
+    server: LMServer, ollama: Make, ask: Ask
+) -> None:
     def answer(request: Json) -> Reply:
         body: Json = {"model": "tiny", "message": {"role": "assistant", "content": "Yes"}, "done": True}
         body |= {"prompt_eval_count": -5, "eval_count": 1}
@@ -427,6 +434,7 @@ async def test_a_probability_that_ollama_leaves_out_leaves_the_answer(server: LM
 
     server.answer = answer
     assert await ask(ollama()) == Completion(text="Yes", completion_tokens=1)
+    assert ["logprobs" in request for request in server.asked] == [True, False]
 
 
 async def test_a_text_may_come_in_parts(server: LMServer, openai: Make, ask: Ask) -> None:
@@ -786,3 +794,9 @@ def test_addresses_that_cannot_be_are_refused(address: Any, for_both: bool) -> N
     if for_both:
         with pytest.raises(InvalidInputError, match="no address"):
             OllamaLM("tiny", host=address)
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ollama", None)
+    with pytest.raises(MissingExtraError, match="ollama is not installed"):
+        OllamaLM("tiny")
