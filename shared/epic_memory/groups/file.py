@@ -17,6 +17,7 @@ from epic_memory.pipeline.opening import reencode_memory
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import in_thread, run
+from epic_memory.storage.namespace import CommittedRows
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of, salt_in
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.seen import numbers
@@ -227,7 +228,7 @@ class MemoryFile:
         """Forget that items which are not held were seen, by what `versions` gave."""
         session = self._session
         session.store.check_writable()
-        with session.lock, session.store.transaction():
+        with session.changing(session.encoder, CommittedRows(forgotten=True)):
             session.store.seen.remove(session.namespace, digests)
 
     def not_kept(self) -> list[NotKept]:

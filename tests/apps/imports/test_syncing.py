@@ -73,6 +73,16 @@ STEPS = st.lists(
 @pytest.mark.parametrize("how", [{"reserve": "1 MB"}, {"reserve": 0}, {"reserve": 0, "not_kept": 0}], ids=str)
 @example(steps=[("write", "b.txt", TEXTS[1]), ("sync", "", ""), ("delete", "b.txt", "")])
 @example(steps=[step for n in (3, 2, 3, 2) for step in (("write", "a.md", TEXTS[n]), ("sync", "", ""))])
+@example(  # the same file comes, goes and comes again
+    steps=[
+        ("write", "a.md", TEXTS[0]),
+        *(
+            step
+            for what in ("write", "delete", "write")
+            for step in (("sync", "", ""), (what, "b.txt", TEXTS[0] if what == "write" else ""))
+        ),
+    ]
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_any_history_equals_a_fresh_build(
