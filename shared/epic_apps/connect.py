@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -171,8 +172,10 @@ def disconnect(client: Client, *, path: Path | None = None) -> Connected:
         return Connected(client=client, path=path, status="not connected")
     backup = path.with_name(f"{path.name}{_BACKUP}")
     before = _text(backup)
-    was = {} if before in (None, _ABSENT) else _parsed(backup, before, by_hand)
-    earlier = was.setdefault(key, {}).get(SERVER)
+    was: dict[str, Any] = {}
+    with suppress(InvalidInputError):  # a backup that was damaged since has nothing to give back
+        was = {} if before in (None, _ABSENT) else _parsed(backup, before, by_hand)
+    earlier = (was.setdefault(key, {}) or {}).get(SERVER)
     if before is None or servers[SERVER] == earlier:
         raise InvalidInputError(f"{path}: {SERVER!r} was not written by epic connect. {by_hand}")
     del servers[SERVER]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -154,7 +155,9 @@ def _client(client: str, entry: Any) -> Check:
         return Check(about=client, state="problem", found="its entry is not as it should be", do=again)
     if not os.access(command, os.X_OK):
         return Check(about=client, state="problem", found=f"{command} is not there any more", do=again)
-    memory = next((each for each in map(Path, map(str, arguments)) if each.is_absolute() and each.is_file()), None)
+    given = [*map(str, arguments)]
+    paths = (Path(two) for one, two in pairwise(given) if one != "--encoder")
+    memory = next((each for each in paths if each.is_absolute() and each.is_file()), None)
     if memory is None:
-        return Check(about=client, state="problem", found=f"no memory is there in {' '.join(arguments)}", do=again)
+        return Check(about=client, state="problem", found=f"no memory is there in {' '.join(given)}", do=again)
     return Check(about=client, state="ok", found=f"starts {command} with {memory}")

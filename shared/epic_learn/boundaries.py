@@ -99,6 +99,13 @@ _LEAD = (
     r"good (?:morning|evening|day))[,.! \u2012-\u2015-]+){0,3}"
 )
 _OWN = re.compile(rf"{_LEAD}(?:(?:i|we)(?:'\w+)?\b(?!\.)|(?:my|our)\b.*[.!\u2026)]$)", re.I)
+_SPEAKER_BEHIND = re.compile(
+    r",\s*(?!i\b|as i\b|like i\b)(?:[\w'.-]+ ){1,3}(?:says?|said|writes?|wrote|claim(?:s|ed)?|insist(?:s|ed)?|adds?|"
+    r"added|replies|replied|tells?|told|explain(?:s|ed)?|argue[sd]?|goes|went|shouted|whispered|laughed)"
+    r"(?: (?:to )?(?:me|us|him|her|them))?\s*[.!]*$|,\s*(?:says|say(?= (?:the|my|they)\b)|said|wrote|writes|replied|"
+    r"added|claims?) [\w .'-]{1,40}$",
+    re.I,
+)
 # A sentence with one of these in front of a statement, or in it, states nothing.
 NOT_MEANT = phrases(r"""
     if (?:i|we|only|my|our)\b.*
@@ -183,6 +190,11 @@ def doubtful_from(text: str) -> int:
         if line.strip() and not _is_own(line.strip()):
             return min(start, len(text))
     return len(text)
+
+
+def told_by_others(words: str) -> bool:
+    """Tell whether a sentence names somebody else as its speaker at its end: "I love cheese, he says"."""
+    return bool(_SPEAKER_BEHIND.search(words.rstrip(" )\"'\u2026")))
 
 
 def _hands_over(sentence: str) -> bool:

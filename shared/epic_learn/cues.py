@@ -175,6 +175,7 @@ def clauses(own: str) -> Iterator[Clause]:
 
 
 def _in_sentence(sentence: str, start: int) -> Iterator[Clause]:
+    others = "said by somebody else" if boundaries.told_by_others(sentence) else ""
     asks = sentence.rstrip(" )\"'").endswith("?")
     place = 0
     for cut in [*_CUT.finditer(sentence), None]:
@@ -189,7 +190,7 @@ def _in_sentence(sentence: str, start: int) -> Iterator[Clause]:
             continue
         first = sentence.index(words, first)
         front, gap = sentence[:first], sentence[place:first]
-        reason = _not_meant(front, words)
+        reason = others or _not_meant(front, words)
         at = start + first
         yield Clause(at, at + len(words), words, front, gap, asks and cut is None, reason)
         place = end

@@ -233,7 +233,7 @@ def seconds_of(time: str | float, name: str) -> float:
         InvalidInputError: for anything but a number of seconds, not negative, or text like "300 ms", "5 min", "1 h".
     """
     match = re.fullmatch(
-        rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", time if isinstance(time, str) else f"{time} s"
+        rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})\s*", time if isinstance(time, str) else f"{time:f} s"
     )
     if match is None or isinstance(time, bool):
         raise InvalidInputError(f'{name} must be a number of seconds or text like "5 min" or "300 ms", not {time!r}.')

@@ -215,6 +215,12 @@ def test_what_is_no_memory_is_not_connected(home: Path, tmp_path: Path, epic: Ep
     assert not list(home.iterdir())
 
 
+@pytest.mark.parametrize("args", [["mcp", 5], ["mcp", "/gone/me.epic", "--encoder", __file__]])
+def test_the_doctor_misses_a_memory_that_is_gone(home: Path, args: list[Any]) -> None:
+    connect("cursor", args)
+    assert states()["cursor"] == "problem"
+
+
 @pytest.mark.parametrize("options", [["--read-only"], ["--namespace", "ann", "--any-user"], ["--encoder=static"]])
 def test_the_doctor_finds_the_memory_behind_options(home: Path, memory: Path, options: list[str]) -> None:
     connect("cursor", ["mcp", *options, str(memory)])

@@ -29,10 +29,10 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 24_550,
+    "lines of epic_memory": 24_570,
     "lines of epic_scale": 2_895,
-    "lines of all packages": 60_025,
-    "lines of tests": 62_090,
+    "lines of all packages": 60_070,
+    "lines of tests": 62_115,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 21_630,

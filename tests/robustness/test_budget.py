@@ -593,6 +593,14 @@ def filled_to(share: float, memory: EpicMemory, about: str = WINE) -> int:
     return number
 
 
+def test_a_preference_that_suits_all_of_a_full_memory_takes_little_of_it(path: Path) -> None:
+    with opened(path, "400 KB", preferences=[f"I love {WINE}."], verifier=KeepAll(), coarse=False, reserve=0) as memory:
+        memory.add(stream(600_000, 600))
+        before = len(memory.items())
+        report = memory.preferences.add(f"I love {TRAIN}.")
+        assert report.entries and len(memory.items()) >= 0.8 * before
+
+
 def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, watch: Watch) -> None:
     """Those it keeps stay, with its verdict; those it discards go."""
     with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(), floor=0) as memory:

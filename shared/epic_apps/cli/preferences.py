@@ -144,7 +144,9 @@ def _set(
     changed |= {} if firmness is None else {"firmness": FIRMNESS[firmness]}
     changed |= {} if scope is None else {"scope": scope.strip()}
     with file.open() as memory:
-        aspects, held = memory.preferences.aspects(text), memory.preferences.expansions(text)
+        # Both are made before either is written, so that what is wrong changes nothing.
+        aspects = replace(memory.preferences.aspects(text), **changed, source="user") if changed else None
+        held = memory.preferences.expansions(text)
         if not all(given is None for given in parts.values()):
             meant = {
                 name: getattr(held, name, ()) if given is None else _stated(given) for name, given in parts.items()
@@ -152,8 +154,8 @@ def _set(
             memory.preferences.set_expansion(text, Expansion(**meant, source="user"))
         elif not changed:
             raise InvalidInputError("Say what it likes or avoids, or what it means: --likes, --avoids, --follows ...")
-        if changed:
-            memory.preferences.set_aspects(text, replace(aspects, **changed, source="user"))
+        if aspects is not None:
+            memory.preferences.set_aspects(text, aspects)
         _print(file, memory, text)
 
 

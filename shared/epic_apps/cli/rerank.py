@@ -55,8 +55,10 @@ def _collect(
                 return Candidates(ids=[], texts=[], features=[])
             # What was learnt before must not change what is tried.
             places = sorted(range(len(hits)), key=lambda place: hits.ranking.order[place])  # type: ignore[union-attr]
-            ids, texts = zip(*((hits[place].item.id, hits[place].text) for place in places), strict=True)
-            return Candidates(ids=list(ids), texts=list(texts), features=hits.ranking.features)
+            shown = [hits[place] for place in places]
+            return Candidates(
+                ids=[hit.item.id for hit in shown], texts=[hit.text for hit in shown], features=hits.ranking.features
+            )
 
         with tqdm(total=len(questions) * lists, unit=" lists") as bar:
             made = collect(

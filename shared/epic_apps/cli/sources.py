@@ -346,9 +346,12 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str], list[str]]:
 
 
 def read_records(
-    lines: BinaryIO, place: object, take: Callable[[int], None] = lambda size: None
+    lines: BinaryIO, place: object, take: Callable[[int], None] = lambda size: None, *, others: bool = False
 ) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
-    """Yield the record of each line with its number, or what is wrong with it; tell `take` the bytes that were read."""
+    """Yield the record of each line with its number, or what is wrong with it; tell `take` the bytes that were read.
+
+    With `others`, lines of JSON that are no records are left out.
+    """
     number = 0
     while raw := lines.readline(_LONGEST_LINE):
         number += 1
@@ -369,7 +372,7 @@ def read_records(
         else:
             if isinstance(record, dict):
                 yield number, record
-            elif text.strip():
+            elif text.strip() and not others:
                 yield number, InvalidInputError(f"{where}: a record must be a JSON object.")
 
 

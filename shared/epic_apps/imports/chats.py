@@ -60,13 +60,13 @@ def _values(part: Part, found: Recognized) -> Iterator[Any]:
 
 
 def json_lines(part: Part) -> Iterator[dict[str, Any]]:
-    """Yield the object of each line.
+    """Yield the object of each line that has one.
 
     Raises:
-        InvalidInputError: for a line that is none; what came before it was yielded.
+        InvalidInputError: for a line that is no JSON; what came before it was yielded.
     """
     with part.open() as file:
-        for _, record in read_records(file, part.name):
+        for _, record in read_records(file, part.name, others=True):
             if isinstance(record, InvalidInputError):
                 raise record
             yield record

@@ -1,8 +1,7 @@
 """Record of the passages of a HippoRAG instance that came from a memory, so that the graph can follow the memory.
 
-A passage is identified by its text, an item by the version that was offered: a byte budget may shorten the text that
-a memory keeps, while the passage stays as it was indexed. Passages from the memory are listed in `epic_passages.json`
-in the instance's folder: all others were the user's own before.
+A passage is identified by its text, an item by the version that was offered. Passages from the memory are listed in
+`epic_passages.json` in the instance's folder: all others were the user's own before.
 """
 
 from __future__ import annotations

@@ -59,7 +59,12 @@ class OllamaEncoder:
     def fingerprint(self) -> str:
         """The model's digest on the server, found out by one request."""
         with _explaining():
-            return self._server.digest()[:32]
+            digest = self._server.digest()[:32]
+        if not digest:
+            raise EncoderError(
+                f"The Ollama server gives no digest of {self._model!r}: a change of it would go unnoticed."
+            )
+        return digest
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return L2-normalised float32 embeddings, shape `(len(texts), dimension)`."""

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -158,7 +159,7 @@ class ModelServer:
     def refusal(self, status: int, text: str, headers: Mapping[str, str]) -> LMError:
         """Return the error that the status of an answer stands for."""
         told = self.shown(headers.get("location", "") if status < 400 else text)
-        unknown, wait = f"{self.unknown} ({status}): {told}", headers.get("retry-after")
+        unknown, wait = f"{self.unknown} (The server says: {status} {told})", headers.get("retry-after")
         return of_status(self._who, status, told, unknown=unknown, wait=wait)
 
     @contextmanager
@@ -204,10 +205,12 @@ class HttpServer(ModelServer):
         """Return the server's answer to a request."""
 
         def sent() -> Reply:
-            received = bytearray()
+            received, until = bytearray(), time.monotonic() + self._timeout
             with self.client.stream(method, self._url + path, json=body) as answer:
                 for piece in answer.iter_bytes():
                     _take(received, piece)
+                    if time.monotonic() > until:  # nobody waits any more: let the connection go
+                        raise too_slow(self._who, self._timeout)
             return _reply(answer, received)
 
         with self.explaining():

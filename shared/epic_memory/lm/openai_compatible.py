@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -105,10 +106,11 @@ class OpenAICompatibleLM(LimitedLM):
             )
         if answer.status in (404, 405, 501):
             return  # the server does not list its models
-        body = self._server.json_of(answer)
+        if answer.status >= 300:
+            self._server.json_of(answer)  # raises what the status stands for
         try:
-            listed = [str(model["id"]) for model in body["data"]]
-        except (KeyError, TypeError):
+            listed = [str(model["id"]) for model in json.loads(answer.text)["data"]]
+        except (ValueError, KeyError, TypeError):
             return  # the list has an unknown form
         if listed and self._model not in listed:
             known = ", ".join(listed[:20])

@@ -158,8 +158,7 @@ def _put_in_force(
 
     Where a budget has no room for that, some is made; what does not fit all the same is not held for the preference.
     """
-    texts = (entry.instruction + entry.rationale for kept in batch.kept for entry in kept.entries)
-    needed, made = sum(_ENTRY + len(text.encode()) for text in texts), False
+    made = False
     while True:
         started = time.perf_counter()
         try:
@@ -171,10 +170,15 @@ def _put_in_force(
         except BudgetError:
             if session.budget is None or (made and not batch.kept):
                 raise
-            if made:
+            texts = (entry.instruction + entry.rationale for kept in batch.kept for entry in kept.entries)
+            needed = sum(_ENTRY + len(text.encode()) for text in texts)
+            # Room for more than is written at once would cost the items that are to be held for the preference.
+            if fits := needed <= session.budget.written_at_once:
+                yield from make_room(session, needed, report, clock)
+            if made or not fits:
                 report.evicted += len(batch.kept) - len(batch.kept) // 2
                 batch.kept = batch.kept[: len(batch.kept) // 2]
-            made = (yield from make_room(session, needed, report, clock)) or True
+            made |= fits
     report.kept += len({one.item for one in placed})
     report.entries += len(placed)
     clock.add("index", started)

@@ -147,6 +147,7 @@ def test_set_changes_the_expansion_and_show_prints_it(epic: Shown) -> None:
     [
         (["set", AVOIDS], "--likes, --avoids, --follows"),
         (["set", AVOIDS, "--follows", ""], "at least one"),
+        (["set", AVOIDS, "--follows", "an inn", "--avoids", ""], "need something"),
         (["set", AVOIDS, "--follows", "an inn", "--breaks", "An inn"], "both follow and break"),
         (["set", AVOIDS, *(f"--follows=inn {n}" for n in range(3000))], "at most 64"),
         (["set", "I love tea.", "--follows", "tea"], "No preference"),

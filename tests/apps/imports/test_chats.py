@@ -94,7 +94,7 @@ def test_whatsapp(tmp_path: Path, name: str, text: str) -> None:
 
 def test_lines_and_transcripts(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
-        f'{{"role":"user","content":"{NUTS}"}}\n{{"role":"assistant","content":"{TOFU}"}}\n'
+        f'{{"role":"user","content":"{NUTS}"}}\n"a stray line"\n{{"role":"assistant","content":"{TOFU}"}}\n'
     )
     (tmp_path / "b.txt").write_text(f"User: {QUICK}\nAssistant: {TOFU}\n")
     found, report = imported(tmp_path)
