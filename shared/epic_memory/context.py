@@ -300,6 +300,6 @@ def _guidance(entry: MemoryEntry, language: str) -> str:
     instruction = " ".join(entry.instruction.split())
     warning = _WARNINGS.get(entry.stance, "")
     if warning:
-        told = is_warning(instruction)
-        warning = "" if told else translated(warning, language).format(" ".join(entry.preference.split()))
+        warned = is_warning(instruction, entry.stance)
+        warning = "" if warned else translated(warning, language).format(" ".join(entry.preference.split()))
     return f"- {warning}{instruction}".rstrip() if warning or instruction else ""

@@ -31,14 +31,15 @@ def is_worded(instruction: str) -> bool:
     return any(_worded(language).fullmatch(instruction) for language in LANGUAGES)
 
 
-def is_warning(instruction: str) -> bool:
-    """Tell whether an instruction begins with a warning, in any of `LANGUAGES`."""
-    return instruction.lower().startswith(_warnings())
+def is_warning(instruction: str, stance: Stance) -> bool:
+    """Tell whether an instruction begins with the warning that its stance calls for, in any of `LANGUAGES`."""
+    return instruction.lower().startswith(_warnings(stance))
 
 
-@lru_cache(maxsize=1)
-def _warnings() -> tuple[str, ...]:
-    return tuple(translated(_STEER_CLEAR, language).lower() for language in LANGUAGES)
+@lru_cache
+def _warnings(stance: Stance) -> tuple[str, ...]:
+    beginnings = (_STEER_CLEAR,) if stance is not Stance.MIXED else (_STEER_CLEAR, _TEMPLATES[stance])
+    return tuple(translated(one, each).partition("{}")[0].lower() for one in beginnings for each in LANGUAGES)
 
 
 @lru_cache

@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_memory import EpicMemory, Preference, Settings
+from epic_memory.context import format_context
 from epic_memory.encoders import Encoder, StaticEncoder, default_encoder
 from epic_memory.encoders.base import embed
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import embed_aspects
-from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
+from epic_memory.text.translations import LANGUAGES
+from epic_memory.types import Alignment, Candidate, Decision, Hit, Hits, Item, MemoryEntry, Stance, Verdict
 from epic_memory.types.preferences import Aspects, Expansion
 from epic_memory.verification import EmbeddedVerifier
 from epic_memory.verification.base import checked_verdict
@@ -32,6 +34,7 @@ from epic_memory.verification.features import (
     measured,
     stance_measured,
 )
+from epic_memory.verification.wording import worded_instruction
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
 from labelled_sentences import labelled
@@ -123,6 +126,27 @@ def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preferenc
     assert found.stance is Stance.NEUTRAL
     assert found.instruction.startswith(f'Check before recommending: the user said: "{PREFERENCES[0]}"')
     assert found.instruction.endswith('"The hotel has eighty rooms and a garden."')
+
+
+@pytest.mark.parametrize("stance", [Stance.CONFLICTS, Stance.MIXED])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_context_quotes_a_preference_once_for_each_text(stance: Stance, language: str) -> None:
+    preference = "I prefer paperbacks to e-books."
+    text = "It is a paperback and an e-book."
+    entry = MemoryEntry(
+        namespace="default",
+        item_id="a",
+        preference_id="p",
+        preference=preference,
+        instruction=worded_instruction(stance, text, preference, language),
+        stance=stance,
+        rationale="",
+        confidence=0.9,
+        similarity=0.5,
+    )
+    hits = Hits([Hit(item=Item(id="a", text=text), score=0.5, entries=(entry,))])
+    hits.language = language
+    assert format_context(hits).count(preference) == 1
 
 
 def test_what_is_not_understood_is_neutral_and_quoted(encoder: StaticEncoder) -> None:
