@@ -32,7 +32,7 @@ ALLOWED = {
     "lines of epic_memory": 24_570,
     "lines of epic_scale": 2_895,
     "lines of all packages": 60_070,
-    "lines of tests": 62_115,
+    "lines of tests": 62_130,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 21_630,
