@@ -16,20 +16,10 @@ from epic_apps.cli.roots import Roots
 from epic_apps.cli.sources import READABLE, Sources
 from epic_apps.markdown import PREFERENCES, edits_of, is_export
 from epic_apps.origins import NEVER, with_origin
+from epic_apps.syncing.files import DIRTY, NO_ROOM, RULED_OUT, SyncedFile
 from epic_apps.syncing.report import SyncReport
 from epic_apps.syncing.room import Room, placed
-from epic_apps.syncing.state import (
-    DIRTY,
-    FILES_AT_ONCE,
-    NO_ROOM,
-    RULED_OUT,
-    FolderState,
-    SyncedFile,
-    forget_files,
-    known_folders,
-    moved_to,
-    note_folder,
-)
+from epic_apps.syncing.state import FILES_AT_ONCE, FolderState, forget_files, known_folders, moved_to, note_folder
 from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.types import Item
@@ -179,7 +169,7 @@ class _Sync:
 
     def _folders_of(self, changed: Collection[Path]) -> set[str] | None:
         """Return the folders of files that changed or are tried again, and those above; None if that is not all."""
-        again = {name for name, file in self._files.items() if not self._is_settled(file)}
+        again = {name for name in self._files.keys() - self._files.listed if not self._is_settled(self._files[name])}
         offered = any(self._files[name].digest for name in again)
         if self._known["failed"] is None or offered or self._roots.inner(self._top):
             return None
@@ -226,14 +216,14 @@ class _Sync:
             links += out
             above = names[within]
             for entry in files:
-                name = entry.name
+                name = f"{above}{entry.name}"
+                is_same = name in self._files.listed and _listed(entry) == self._files.listed[name]
                 # What a link inside leads to is read where it is.
-                if name[name.rfind(".") :].lower() not in READABLE or not entry.is_file(follow_symlinks=False):
+                if not is_same and not (_suffix(entry) in READABLE and entry.is_file(follow_symlinks=False)):
                     continue
-                if not self._ignores(f"{within}{name}"):
-                    name = f"{above}{name}"
+                if not self._ignores(f"{within}{entry.name}"):
                     # What else there is to keep of ten thousand files takes time.
-                    found[name] = None if self._is_as_it_was(name, entry) else entry
+                    found[name] = None if is_same or self._is_as_it_was(name, entry) else entry
         self.report.skipped += [f"{each}: ruled out (epic never); what is held of it stays" for each in sorted(never)]
         if links:
             self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
@@ -243,14 +233,8 @@ class _Sync:
     def _is_as_it_was(self, name: str, entry: os.DirEntry[str]) -> bool:
         """Tell whether a file is as it was and not to be offered again; one without room is reported."""
         known = self._files.get(name)
-        try:
-            status = entry.stat()
-        except OSError:  # reading it tells why
+        if known is None or (known.size, known.modified) != _listed(entry):
             return False
-        if known is None or known.size != status.st_size or known.modified != status.st_mtime_ns:
-            return False
-        if known.is_whole:
-            return True
         is_settled = self._is_settled(known)
         if is_settled and known.digest.endswith(NO_ROOM):
             self.report.no_room.append(name)
@@ -313,7 +297,7 @@ class _Sync:
         if not batch:
             return
         memory, items = self._memory, [item for *_, new in batch for item in new]
-        if self._held_before is None:
+        if self._held_before is None and memory._session.reserve:
             self._held_before = placed(memory)
         self._state.begin({name: file.ids for name, file, _ in batch})
         held = {item.id: item for item in memory.get([item.id for item in items])}
@@ -361,7 +345,7 @@ class _Sync:
     def _mark_unplaced(self, names: Collection[str]) -> None:
         """Mark those files with texts that found no room, or lost theirs, and forget that these were seen."""
         before = self._held_before
-        if before is None or not self._memory._session.reserve:  # nothing came, or room is for what is kept only
+        if before is None:  # nothing came, or room is for what is kept only
             return
         wanted = {each for name in names for each in self._files[name].ids}
         missing = wanted - placed(self._memory)
@@ -377,6 +361,19 @@ class _Sync:
                 self._state.touch(name)
         if unplaced:
             self._memory.file.forget_versions(unplaced)
+
+
+def _listed(entry: os.DirEntry[str]) -> tuple[int, int] | None:
+    """Return size and time of a file; None if it may not be looked at, and reading it tells why."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _suffix(entry: os.DirEntry[str]) -> str:
+    return entry.name[entry.name.rfind(".") :].lower()
 
 
 def _ignoring(top: Path, given: Collection[str]) -> Callable[[str], bool]:

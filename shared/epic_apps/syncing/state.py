@@ -2,72 +2,23 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from epic_apps.cli.folders import digest_of, folders_in
 from epic_apps.cli.roots import Roots
+from epic_apps.syncing.files import DIRTY, NO_ROOM, PIECES, SyncedFile, SyncedFiles, piece_of
 from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory, checked_memory
-from epic_memory.types.digests import DIGEST_BYTES
 
-DIRTY = -1
-"""Time of a file that has to be read again whatever its folder says."""
-NO_ROOM, RULED_OUT = "-", "!"
-"""Marks behind the digest of a file that is offered again: some of it had no room, or was ruled out by these topics."""
 FILES_AT_ONCE = 200
 """Files that are written or forgotten together."""
 
 _FOLDERS = "sync"
-# An edit of one file writes one piece.
-_PIECES = 16
-
-
-@dataclass(slots=True)
-class SyncedFile:
-    """State of a file that items are held from.
-
-    Attributes:
-        size, modified: As its folder says; `DIRTY` if it has to be read again whatever the folder says.
-        digest: Of its content, and a mark if it is to be offered again.
-        ids: Of its items.
-        versions: The digests by which the memory knows that it has seen them, one after the other.
-    """
-
-    size: int = 0
-    modified: int = DIRTY
-    digest: str = ""
-    ids: list[str] = field(default_factory=list)
-    versions: bytes = b""
-
-    @property
-    def content(self) -> str:
-        """The digest of its content without a mark."""
-        return self.digest.partition(NO_ROOM)[0].partition(RULED_OUT)[0]
-
-    @property
-    def is_whole(self) -> bool:
-        """True if all of it was read and taken in: there is no mark on it."""
-        return self.digest.isalnum()
-
-    def versions_besides(self, ids: Collection[str]) -> set[bytes]:
-        """Return the digests of its items but for those of some ids, as far as it is known which is whose."""
-        each = list(self.each_version())
-        pairs = zip(self.ids if self.digest and len(self.ids) == len(each) else [""] * len(each), each, strict=True)
-        return {version for item_id, version in pairs if item_id not in ids}
-
-    def each_version(self) -> Iterator[bytes]:
-        """Yield the digest of each of its items."""
-        return (self.versions[at : at + DIGEST_BYTES] for at in range(0, len(self.versions), DIGEST_BYTES))
 
 
 class FolderState:
@@ -85,28 +36,24 @@ class FolderState:
 
     def __init__(self, memory: EpicMemory, name: str) -> None:
         self._memory = memory
-        self._keys, self._going = [f"synced/{name}/{piece}" for piece in range(_PIECES)], f"syncing/{name}"
+        self._keys, self._going = [f"synced/{name}/{piece}" for piece in range(PIECES)], f"syncing/{name}"
         packed = [memory.file.state(key) for key in self._keys]
-        pieces = [{} if piece is None else _unpacked(piece) for piece in packed]
         self._changed: set[int] = set()
-        self._names: list[set[str]] = [set(piece) for piece in pieces]
-        self.files = {file: known for piece in pieces for file, known in piece.items()}
+        self.files = SyncedFiles(packed)
         if not any(packed):  # what a build has taken in
-            self.files = {file: SyncedFile(ids=ids) for file, ids in Roots(memory).held_in(name).items()}
+            self.files.update({file: SyncedFile(ids=ids) for file, ids in Roots(memory).held_in(name).items()})
             self.touch(*self.files)
         self.was_built = bool(self.files) and not any(packed)
         self.cut_off: dict[str, list[str]] = memory.file.state(self._going) or {}
         for file, ids in self.cut_off.items():  # these may be held, or not
             known = self.files.setdefault(file, SyncedFile())
             known.ids, known.modified = list(dict.fromkeys([*known.ids, *ids])), DIRTY
+            self.files.listed.pop(file, None)
             self.touch(file)
 
     def touch(self, *names: str) -> None:
         """Have `save` write what is known of some files."""
-        for name in names:
-            piece = zlib.crc32(name.encode(errors="replace")) % _PIECES
-            self._names[piece].add(name)
-            self._changed.add(piece)
+        self._changed.update(map(piece_of, names))
 
     def begin(self, going: Mapping[str, list[str]]) -> None:
         """Write down which items of which files are about to be written: a cut may leave some of them."""
@@ -118,8 +65,7 @@ class FolderState:
             return
         packed: dict[str, str | None] = {self._going: None}
         for piece in self._changed:
-            self._names[piece].intersection_update(self.files)
-            packed[self._keys[piece]] = _packed({name: self.files[name] for name in sorted(self._names[piece])})
+            packed[self._keys[piece]] = self.files.packed(piece)
         self._memory.file.set_state(**packed)
         self._changed.clear()
 
@@ -234,32 +180,3 @@ def forget_files(
     versions = {version for file in files for version in file.versions_besides(known.union(keep))}
     if versions := versions.difference(seen):
         memory.file.forget_versions(versions)
-
-
-def _packed(files: Mapping[str, SyncedFile]) -> str | None:
-    """Return what is known of files as a short text: column by column, of ids their number where they are as usual."""
-    if not files:
-        return None
-    ids = [len(file.ids) if file.ids == _usual_ids(name, len(file.ids)) else file.ids for name, file in files.items()]
-    versions = b"".join(file.versions for file in files.values())
-    each = files.values()
-    columns = [list(files), [f.size for f in each], [f.modified for f in each], [f.digest for f in each], ids]
-    counts = [len(file.versions) for file in each]
-    text = json.dumps([*columns, counts], separators=(",", ":"), ensure_ascii=False)
-    dumped = text.encode(errors="surrogatepass")  # a file's name need not be UTF-8; json.loads takes it
-    packed = zlib.compress(len(dumped).to_bytes(8, "big") + dumped + versions, 1)
-    return base64.b64encode(packed).decode()
-
-
-def _unpacked(packed: str) -> dict[str, SyncedFile]:
-    content = zlib.decompress(base64.b64decode(packed))
-    end = 8 + int.from_bytes(content[:8], "big")
-    names, sizes, times, digests, ids, counts = json.loads(content[8:end])
-    known = (_usual_ids(name, own) if isinstance(own, int) else own for name, own in zip(names, ids, strict=True))
-    places = pairwise(accumulate(counts, initial=end))
-    versions = (content[start:stop] for start, stop in places)
-    return dict(zip(names, map(SyncedFile, sizes, times, digests, known, versions), strict=True))
-
-
-def _usual_ids(name: str, count: int) -> list[str]:
-    return [name] if count == 1 else [f"{name}#{number}" for number in range(count)]
