@@ -110,7 +110,8 @@ class _Sync:
     def run(self, *, empty: bool, progress: bool, changed: Collection[Path] | None) -> None:
         """Compare the folder with what is known of it, and take over the differences."""
         found, left = self._walk(None if changed is None else self._folders_of(changed))
-        self.report.no_room += [name for name in left if self._files[name].digest.endswith(NO_ROOM)]
+        offered_again = left - self._files.listed.keys()
+        self.report.no_room += [name for name in offered_again if self._files[name].digest.endswith(NO_ROOM)]
         gone = sorted(n for n in self._files if n not in found and n not in left and not self._stays(n))
         if not found and gone and len(gone) == len(self._files) and not empty:
             how = "Is its disk there? If everything was deleted: --empty."
@@ -186,7 +187,7 @@ class _Sync:
             folders |= {f"{each.as_posix()}/" for each in within.parents}
         return folders
 
-    def _walk(self, folders: Collection[str] | None) -> tuple[dict[str, os.DirEntry[str] | None], Collection[str]]:
+    def _walk(self, folders: Collection[str] | None) -> tuple[dict[str, os.DirEntry[str] | None], set[str]]:
         """Look through the folder, or some of the folders in it, given by their paths.
 
         Returns:
@@ -228,7 +229,7 @@ class _Sync:
         if links:
             self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
         looked = set(names.values())
-        return found, () if folders is None else {n for n in self._files if n[: n.rfind("/") + 1] not in looked}
+        return found, set() if folders is None else {n for n in self._files if n[: n.rfind("/") + 1] not in looked}
 
     def _is_as_it_was(self, name: str, entry: os.DirEntry[str]) -> bool:
         """Tell whether a file is as it was and not to be offered again; one without room is reported."""
