@@ -19,7 +19,6 @@ from typing import Any
 from epic_memory.encoders.base import Embed, described
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import asks_model, read_preferences
-from epic_memory.pipeline.facts import check_length
 from epic_memory.pipeline.never import Rules
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
@@ -198,7 +197,7 @@ def _checked_item(line: Mapping[str, Any]) -> Item:
     item = Item(id=line["id"], text=line["text"], metadata=line["metadata"], **more)
     dumped_metadata(item.metadata, item.id)
     if item.fact:
-        check_length(item.text)
+        optional("epic_learn.facts.editing", "check_length")(item.text)
     return item
 
 

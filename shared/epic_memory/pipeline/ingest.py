@@ -19,7 +19,6 @@ from epic_memory.pipeline.coarse_filter import (
     tau_for_keep_rate,
 )
 from epic_memory.pipeline.commit import WriteBatch, written
-from epic_memory.pipeline.facts import add_facts
 from epic_memory.pipeline.light_tier import trim
 from epic_memory.pipeline.never import ruled_out
 from epic_memory.pipeline.removal import drop_expired
@@ -28,6 +27,7 @@ from epic_memory.pipeline.tags import tagged
 from epic_memory.pipeline.verify import VerdictBatches, batch_of
 from epic_memory.preferences.foreign import languages_known
 from epic_memory.runtime.effects import Clock, Effects, run
+from epic_memory.runtime.optional import optional
 from epic_memory.runtime.telemetry import Progress, counts_of, span
 from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.tables.items import version_of
@@ -53,7 +53,7 @@ def add_batch(
     """Take one batch through the three stages and write it; what is not kept goes to the light tier if it may."""
     if facts := [item for item in batch if item.fact]:
         if facts := (yield from _allowed(session, facts, report)):
-            yield from add_facts(session, facts, report, clock)
+            yield from optional("epic_learn.facts.editing", "add_facts")(session, facts, report, clock)
         batch = [item for item in batch if not item.fact]
         if not batch:
             return

@@ -1,0 +1,1 @@
+"""Facts of the user: held whatever the preferences are, edited by what is said later, and found by what they answer."""
