@@ -21,7 +21,6 @@ from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import Chunker
 from epic_memory.text.language import ENGLISH
-from epic_memory.text.tagging import Tagger
 from epic_memory.text.translations import LANGUAGES
 from epic_memory.types import checked_text
 from epic_memory.types.modes import Mode, checked_mode
@@ -33,6 +32,7 @@ from epic_memory.verification.embedded import verifier_of
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
     from epic_memory.lm.budget import ModelBudget
+    from epic_rerank.tags import Tagger
 
 
 @dataclass(frozen=True, kw_only=True)
