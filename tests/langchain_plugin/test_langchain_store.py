@@ -31,9 +31,9 @@ from langgraph.store.memory import InMemoryStore
 from epic_langchain import EpicEmbeddings
 from epic_langchain.agents import EpicStore
 from epic_memory import Preference
-from epic_memory.collection import Collection, Key, Record
 from epic_memory.errors import DamagedError, InvalidInputError, MemoryClosedError, StoreError
 from epic_memory.storage.sqlite.database import Database
+from epic_plugins.collection import Collection, Key, Record
 from helpers import HashEncoder, both
 from tables import table
 

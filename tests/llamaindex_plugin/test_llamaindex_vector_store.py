@@ -43,7 +43,6 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 
 from epic_llamaindex import EpicVectorStore
 from epic_memory import EpicMemory, Filter, Preference
-from epic_memory.collection import Collection, Record
 from epic_memory.errors import (
     AlreadyThereError,
     DamagedError,
@@ -52,6 +51,7 @@ from epic_memory.errors import (
     InvalidInputError,
     StoreError,
 )
+from epic_plugins.collection import Collection, Record
 from helpers import HashEncoder, both
 from llamaindex_models import ScriptedEmbedding
 
