@@ -153,14 +153,7 @@ def take_line(read: Portable, line: Any, *, first: bool) -> bool:
     kind = line["kind"]
     json.dumps(line, ensure_ascii=False).encode()  # JSON can spell what is no text
     if first:
-        if kind != "epic-memory" or line["format"] != FORMAT:
-            raise ValueError("this is no export of a memory, or one of a newer version")
-        read.header = dict(line)
-        if line.get("tau") is not None:
-            checked_tau(line["tau"], "tau")
-        if not isinstance(line.get("verifier"), (str, NoneType)):
-            raise ValueError("the verifier is no name")
-        Rules.of(line.get("never"))
+        _take_header(read, line)
     elif kind == "preference":
         _take_preference(read, line)
     elif kind == "item":
@@ -173,13 +166,27 @@ def take_line(read: Portable, line: Any, *, first: bool) -> bool:
     elif kind == "reranker":
         read.reranker = optional("epic_rerank", "LearnedReranker").from_object(line["reranker"]).as_object()
     elif kind == "end":
-        counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending", "proposals")}
-        if any(line[name] != count for name, count in counted.items()):
-            raise ValueError(f"there should be {line['items']} items, and are {counted['items']}: lines are missing")
-        return True
+        _check_end(read, line)
     else:
         raise ValueError(f"there is no kind {kind!r}")
-    return False
+    return bool(kind == "end")
+
+
+def _take_header(read: Portable, line: Any) -> None:
+    if line["kind"] != "epic-memory" or line["format"] != FORMAT:
+        raise ValueError("this is no export of a memory, or one of a newer version")
+    read.header = dict(line)
+    if line.get("tau") is not None:
+        checked_tau(line["tau"], "tau")
+    if not isinstance(line.get("verifier"), (str, NoneType)):
+        raise ValueError("the verifier is no name")
+    Rules.of(line.get("never"))
+
+
+def _check_end(read: Portable, line: Any) -> None:
+    counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending", "proposals")}
+    if any(line[name] != count for name, count in counted.items()):
+        raise ValueError(f"there should be {line['items']} items, and are {counted['items']}: lines are missing")
 
 
 def _take_preference(read: Portable, line: Any) -> None:
