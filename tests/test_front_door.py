@@ -43,6 +43,7 @@ with EpicMemory.open({path!r}, ["I follow a strict vegan diet."], settings=Setti
     for beside in (
         lambda: memory.facts.add("I work night shifts."),
         lambda: memory.add([Item(text="I work night shifts.", fact=True)]),
+        lambda: memory.never.add("my health"),
         lambda: memory.proposals.propose("User: I love tea."),
     ):
         try:

@@ -10,6 +10,7 @@ from epic_learn.conversations import Conversation, Turn
 from epic_learn.facts.editing import LONGEST_FACT, change_fact, check_length, facts_of
 from epic_learn.facts.matching import matched
 from epic_learn.facts.statements import statement_of
+from epic_learn.never import ruled_out
 from epic_learn.origins import REWORDED, fact_metadata
 from epic_learn.proposal_report import ProposalReport, Proposals
 from epic_learn.references import (
@@ -28,7 +29,6 @@ from epic_learn.references import (
 )
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError, UnknownProposalError
-from epic_memory.pipeline.never import ruled_out
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session

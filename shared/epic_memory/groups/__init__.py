@@ -1,1 +1,1 @@
-"""Groups of what a memory can do: its preferences, what it never keeps, its file."""
+"""Groups of what a memory can do: its preferences, its file."""

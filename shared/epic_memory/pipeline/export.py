@@ -19,7 +19,6 @@ from typing import Any
 from epic_memory.encoders.base import Embed, described
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import asks_model, read_preferences
-from epic_memory.pipeline.never import Rules
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
 from epic_memory.runtime.optional import optional
@@ -180,7 +179,8 @@ def _take_header(read: Portable, line: Any) -> None:
         checked_tau(line["tau"], "tau")
     if not isinstance(line.get("verifier"), (str, NoneType)):
         raise ValueError("the verifier is no name")
-    Rules.of(line.get("never"))
+    if line.get("never"):
+        optional("epic_learn.never", "Rules").of(line["never"])
 
 
 def _check_end(read: Portable, line: Any) -> None:

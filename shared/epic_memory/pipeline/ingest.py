@@ -20,7 +20,6 @@ from epic_memory.pipeline.coarse_filter import (
 )
 from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.light_tier import trim
-from epic_memory.pipeline.never import ruled_out
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of
@@ -137,7 +136,10 @@ def _count_foreign(encoder: Encoder, items: Sequence[Item], report: BuildReport)
 
 def _allowed(session: Session, items: list[Item], report: BuildReport) -> Effects[list[Item]]:
     """Return the items that are about no topic that is ruled out, and count the others."""
-    out = yield from ruled_out(session, [item.content for item in items])
+    with session.lock:
+        if not session.rules():
+            return items
+    out = yield from optional("epic_learn.never", "ruled_out")(session, [item.content for item in items])
     report.kept_out += sum(out)
     return [item for item, is_out in zip(items, out, strict=True) if not is_out]
 
