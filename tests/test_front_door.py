@@ -40,18 +40,19 @@ with EpicMemory.open({path!r}, ["I follow a strict vegan diet."], settings=Setti
     assert "lentil" in memory.search("What vegan dish should I cook?", 1, options=SearchOptions(min_score=None))[0].text
     assert "vegan diet" in memory.context("What vegan dish should I cook?")
     assert memory.file.verify() > 0
-    for beside in (
-        lambda: memory.facts.add("I work night shifts."),
-        lambda: memory.add([Item(text="I work night shifts.", fact=True)]),
-        lambda: memory.never.add("my health"),
-        lambda: memory.proposals.propose("User: I love tea."),
+    for package, beside in (
+        ("epic_learn", lambda: memory.facts.add("I work night shifts.")),
+        ("epic_learn", lambda: memory.add([Item(text="I work night shifts.", fact=True)])),
+        ("epic_learn", lambda: memory.never.add("my health")),
+        ("epic_learn", lambda: memory.proposals.propose("User: I love tea.")),
+        ("epic_rerank", lambda: Settings(fallback=lambda query, k: [])),
     ):
         try:
             beside()
         except MissingPackageError as error:
-            assert error.name == {removed!r}, error
+            assert error.name == package == {removed!r}, error
         else:
-            assert {removed!r} != "epic_learn"
+            assert {removed!r} != package
 """
 
 

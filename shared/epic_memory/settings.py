@@ -13,12 +13,12 @@ from pydantic_core import core_schema
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.pipeline.aspects import Expanding, Reading, check_reader, checked_expander
-from epic_memory.pipeline.fallback import checked_fallback
 from epic_memory.pipeline.on_demand import checked_on_demand
 from epic_memory.pipeline.opening import set_budget
 from epic_memory.pipeline.session import Session
 from epic_memory.retention import RetentionPolicy, checked_budget, checked_policy, checked_reserve
 from epic_memory.runtime.batching import checked_part
+from epic_memory.runtime.optional import optional
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import Chunker
@@ -158,9 +158,10 @@ class Settings:
         checked_mode(self.steering)
         checked_budget(self.budget)
         checked_reserve(self.reserve)
-        checked_fallback(self.fallback)
         if not isinstance(self.verifier, (str, NoneType)):
             checked_part("verifier", self.verifier, "verify")
+        if self.fallback is not None:
+            optional("epic_rerank.fallback", "checked_fallback")(self.fallback)
         for name, check in _IF_GIVEN.items():
             if (given := getattr(self, name)) is not None:
                 check(given)

@@ -10,7 +10,8 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.runtime.effects import Effect, in_thread
+from epic_memory.filters import Filter
+from epic_memory.runtime.effects import Effect, Effects, in_thread
 from epic_memory.types import Hit, Item
 
 FallbackCall: TypeAlias = Callable[[str, int], Iterable[Any]]
@@ -89,12 +90,13 @@ def hits_of(found: object) -> list[Hit]:
     return hits
 
 
-def merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
-    """Merge the fallback's hits with the memory's own behind them; each item once."""
+def add_broader(hits: list[Hit], fallback: Any, query: str, k: int, filter: Filter | None) -> Effects[None]:
+    """Put the fallback's hits that satisfy the filter before the memory's own; each item once, k at most."""
+    broader = hits_of((yield AskFallback(fallback, query, k)))
     by_id: dict[str, Hit] = {}
-    for hit in (*first, *then):
+    for hit in (*(each for each in broader if filter is None or filter.matches(each.item.metadata)), *hits):
         by_id.setdefault(hit.item.id, hit)
-    return list(by_id.values())[:k]
+    hits[:] = list(by_id.values())[:k]
 
 
 def _plain(result: Any) -> tuple[Any, Any]:
