@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
-
-import numpy as np
 
 from epic_memory import Candidate, Decision, Item, Settings, Verdict
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.encoders.base import embed
 from epic_memory.errors import EpicError
-from epic_memory.pipeline.coarse_filter import candidates_in
+from epic_memory.pipeline.coarse_filter import candidate_of
 from epic_memory.types import FloatArray
 from epic_memory.verification.base import base_verifier, checked_verdict
 from epic_memory.verification.embedded import verifier_of
@@ -82,43 +82,42 @@ class Judge:
     def judge(self, items: Sequence[Item]) -> list[list[Judgement]]:
         """Judge chunks; return for each what it is to the users, or one judgement that names nobody. Never raises."""
         try:
-            started = time.perf_counter()
-            embeddings = embed(self._encoder, [item.content for item in items])
-            self._spent("encode", started)
-            started = time.perf_counter()
-            found = list(self._candidates(items, embeddings))
-            self._spent("filter", started)
+            with self._timed("encode"):
+                embeddings = embed(self._encoder, [item.content for item in items])
+            with self._timed("filter"):
+                found = list(self._candidates(items, embeddings))
         except Exception as error:
             return [[Judgement(error=_told(error))] for _ in items]
-        started = time.perf_counter()
-        judgements: list[list[Judgement]] = [[] for _ in items]
-        verdicts = self._verdicts([candidate for _, _, candidate in found])
-        for (user, row, candidate), verdict in zip(found, verdicts, strict=True):
-            judgements[row] += self._judgements(self.people.users[user], candidate, verdict)
-        self._spent("verify", started)
-        return [one or [Judgement()] for one in judgements]
+        with self._timed("verify"):
+            judged: list[list[tuple[int, Judgement]]] = [[] for _ in items]
+            verdicts = self._verdicts([candidate for _, _, candidate in found])
+            for (row, users, candidate), verdict in zip(found, verdicts, strict=True):
+                for user in users:
+                    judgements = self._judgements(self.people.users[user], candidate, verdict)
+                    judged[row] += ((user, one) for one in judgements)
+            by_user = [sorted(each, key=itemgetter(0)) for each in judged]
+            return [[one for _, one in each] or [Judgement()] for each in by_user]
 
-    def _spent(self, part: str, started: float) -> None:
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
         self.seconds[part] += time.perf_counter() - started
 
-    def _candidates(self, items: Sequence[Item], embeddings: FloatArray) -> Iterator[tuple[int, int, Candidate]]:
-        """Yield what passes the core's own filter: the user's place, the chunk's row, the candidate."""
+    def _candidates(self, items: Sequence[Item], embeddings: FloatArray) -> Iterator[tuple[int, list[int], Candidate]]:
+        """Yield what passes: the chunk's row, the places of the users to whom it is the same, the candidate."""
         people = self.people
-        # Under numbers: two chunks may have one id.
-        plain = [Item(id=str(row), text=item.text, metadata=item.metadata) for row, item in enumerate(items)]
-        rows, users = self._coarse.pairs([item.content for item in items], embeddings)
-        for user in np.unique(users):
-            mine, places = rows[users == user], people.held[user]
-            candidates, _ = candidates_in(
-                [plain[row] for row in mine],
-                embeddings[mine],
-                [people.preferences[place] for place in places],
-                people.vectors[places],
-                people.taus[places],
-                [people.expanded[place] for place in places] if people.expanded else [],
-            )
-            for one in candidates:
-                yield int(user), int(one.item.id), one
+        wanted: dict[tuple[int, int], list[int]] = {}
+        rows, passing = self._coarse.pairs([item.content for item in items], embeddings)
+        for row, place in zip(rows.tolist(), passing.tolist(), strict=True):
+            for user in people.holders[place]:
+                wanted.setdefault((row, user), []).append(place)
+        alike: dict[tuple[tuple[int, ...], int], list[int]] = {}
+        for (row, user), places in wanted.items():
+            alike.setdefault((tuple(sorted(places, key=people.held[user].index)), row), []).append(user)
+        # What has the same preferences lies together: it is measured together.
+        for (some, row), users in sorted(alike.items()):
+            yield row, users, candidate_of(items[row], embeddings[row], some, people.preferences, people.vectors)
 
     def _verdicts(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """Return a verdict on each candidate; a failure is one that is Undecided."""

@@ -28,7 +28,7 @@ from epic_scale.processor import EpicProcessorConfig
 from epic_scale.work import Work
 from epic_scale.writing import Writer
 
-_BATCH = 256
+_BATCH = 1024
 _PARTS = ("people", "encode", "filter", "verify", "write")
 _LOOPED = 5
 SETTINGS = Settings(reserve=0)
