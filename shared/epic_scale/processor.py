@@ -56,7 +56,7 @@ class EpicProcessorConfig:
             pickled; or `llm` is a function without arguments that makes the model: `partial(lm_of, name, url=...)`.
             Of `Settings`, `chunker`, `keep_rate` and `coarse=False` are not supported.
         concurrency: How many workers judge, or at least and at most how many.
-        batch_size: How many chunks are judged together.
+        batch_size: How many chunks are judged together, and at most again after a worker was killed.
         num_cpus: How many processors a worker counts for. Default: 1, or less where workers would leave none to Ray for
             reading and sorting.
 
@@ -69,7 +69,7 @@ class EpicProcessorConfig:
     llm: Any = None
     settings: Settings = Settings()
     concurrency: int | tuple[int, int] = 1
-    batch_size: int = 256
+    batch_size: int = 1024
     num_cpus: float | None = None
 
     def __post_init__(self) -> None:
@@ -167,7 +167,8 @@ def judged(dataset: Dataset, worker: type[Rows], config: EpicProcessorConfig, pe
             f"Encoder, model and settings go to other processes, and one of them cannot be pickled ({error})."
             ' Give a name, such as "static" or "openai:MODEL@URL", or for llm a function that makes it.'
         ) from None
-    return dataset.map_batches(
+    # A file that Ray reads as one block would be one worker's.
+    return dataset.repartition(target_num_rows_per_block=config.batch_size).map_batches(
         worker,
         batch_size=config.batch_size,
         batch_format="pyarrow",
