@@ -45,13 +45,17 @@ class Judgement:
     error: str = ""
 
 
-KINDS: dict[str, type] = {
-    **dict.fromkeys(Judgement.__dataclass_fields__, str),
-    "keep": bool,
-    "confidence": float,
-    "score": float,
-}
+_OTHERS = {"keep": bool, "confidence": float, "score": float}
+KINDS: dict[str, type] = {name: _OTHERS.get(name, str) for name in Judgement.__dataclass_fields__}
 """The columns of judgements, with the type of each."""
+
+
+def columns() -> list[tuple[str, Any]]:
+    """Return the columns of judgements as Arrow has them."""
+    import pyarrow as pa
+
+    types = {str: pa.string(), bool: pa.bool_(), float: pa.float64()}
+    return [(name, types[kind]) for name, kind in KINDS.items()]
 
 
 @dataclass
@@ -64,6 +68,7 @@ class Judge:
 
     Attributes:
         seconds: Spent on embedding, filtering and verifying so far.
+        embeddings: E(x) of the chunks that were judged last, shape `(n, d)`.
     """
 
     people: People
@@ -72,20 +77,21 @@ class Judge:
     settings: Settings = Settings()
     seconds: dict[str, float] = field(default_factory=lambda: {"encode": 0.0, "filter": 0.0, "verify": 0.0})
 
+    embeddings: FloatArray = field(init=False, repr=False)
+
     def __post_init__(self) -> None:
         self._encoder = encoder_of(self.encoder)
         how = self.settings
         self._verifier = base_verifier(verifier_of(how.verifier, self._encoder, model_of(self.llm), how.language))
         self._coarse = CoarseFilter(self.people)
-        self._place = {one.id: place for place, one in enumerate(self.people.preferences)}
 
     def judge(self, items: Sequence[Item]) -> list[list[Judgement]]:
         """Judge chunks; return for each what it is to the users, or one judgement that names nobody. Never raises."""
         try:
             with self._timed("encode"):
-                embeddings = embed(self._encoder, [item.content for item in items])
+                self.embeddings = embed(self._encoder, [item.content for item in items])
             with self._timed("filter"):
-                found = list(self._candidates(items, embeddings))
+                found = list(self._candidates(items, self.embeddings))
         except Exception as error:
             return [[Judgement(error=_told(error))] for _ in items]
         with self._timed("verify"):
@@ -133,11 +139,12 @@ class Judge:
 
     def _judgements(self, user: str, candidate: Candidate, verdict: Verdict) -> Iterator[Judgement]:
         near = dict(zip((one.id for one in candidate.preferences), candidate.similarities, strict=True))
+        texts = {one.id: one.text for one in candidate.preferences}
         if verdict.decision is Decision.KEEP:
             for one in verdict.completed():
                 yield Judgement(
                     user=user,
-                    preference=self._text(one.preference_id),
+                    preference=texts[one.preference_id],
                     keep=True,
                     stance=one.stance.value,
                     instruction=one.instruction,
@@ -157,26 +164,17 @@ class Judge:
             error=error,
         )
 
-    def _text(self, preference_id: str) -> str:
-        return self.people.preferences[self._place[preference_id]].text
-
-
-def item_of(row: Mapping[str, Any]) -> Item:
-    """Return the chunk in a row: its `text`, and its `id` and `metadata` if it has any.
-
-    Raises:
-        InvalidInputError: if it is none.
-    """
-    metadata = {key: value for key, value in (row.get("metadata") or {}).items() if value is not None}
-    return Item(text=row.get("text"), id=str(row.get("id") or ""), metadata=metadata)  # type: ignore[arg-type]
-
 
 def items_of(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, Item], dict[int, str]]:
-    """Return the chunks in rows by their places, and for rows that are none the reason."""
+    """Return the chunks in rows by their places, and for rows that are none the reason.
+
+    A chunk has a `text`, and an `id` and `metadata` if the row has them.
+    """
     items, broken = dict[int, Item](), dict[int, str]()
     for place, row in enumerate(rows):
         try:
-            items[place] = item_of(row)
+            metadata = {key: value for key, value in (row.get("metadata") or {}).items() if value is not None}
+            items[place] = Item(text=row.get("text"), id=str(row.get("id") or ""), metadata=metadata)  # type: ignore[arg-type]
         except Exception as error:
             broken[place] = str(error)
     return items, broken

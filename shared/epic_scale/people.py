@@ -94,10 +94,6 @@ class People:
                 verifier=memory.verifier.name,
             )
 
-    def preferences_of_each(self) -> list[list[Preference]]:
-        """Return each user's preferences."""
-        return [[self.preferences[place] for place in places] for places in self.held]
-
     @cached_property
     def holders(self) -> list[list[int]]:
         """For each preference the places of the users who have it."""

@@ -14,7 +14,7 @@ from epic_memory import Settings
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.types import checked_k
-from epic_scale.judging import KINDS, Judge, judged_rows
+from epic_scale.judging import KINDS, Judge, columns, judged_rows
 from epic_scale.people import People, preferences_of
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]
 Preferences: TypeAlias = Any
 """A dataset or rows of `user` and `preference`, a mapping from users to lists of texts, or the path of a file."""
-COLUMNS = tuple(KINDS)
-"""The columns that a row gains."""
 
 
 def ray_data() -> Any:
@@ -196,12 +194,11 @@ class Rows:
 
         found = judged_rows(self.judge, batch.to_pylist())
         taken = [row for row, each in enumerate(found) for _ in each]
-        table = batch.take(pa.array(taken, type=pa.int64()))
-        rows = [asdict(one) for each in found for one in each]
-        for name in COLUMNS:
-            column = pa.array([row[name] for row in rows], type=_type(name))
-            place = table.schema.get_field_index(name)
-            table = table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
+        table = batch.drop_columns([name for name in KINDS if name in batch.column_names])
+        table = table.take(pa.array(taken, type=pa.int64()))
+        made = pa.Table.from_pylist([asdict(one) for each in found for one in each], schema=pa.schema(columns()))
+        for name in KINDS:
+            table = table.append_column(name, made[name])
         return table
 
 
@@ -237,9 +234,3 @@ def read(path: str | Sequence[str], storage_options: dict[str, Any] | None = Non
             f"{first} is none of {', '.join(readers)}: read it with ray.data, and give the dataset."
         )
     return readers[ending or ".parquet"](path, **options)
-
-
-def _type(name: str) -> Any:
-    import pyarrow as pa
-
-    return {str: pa.string(), bool: pa.bool_(), float: pa.float64()}[KINDS[name]]

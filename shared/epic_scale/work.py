@@ -32,12 +32,12 @@ from epic_memory import Item
 from epic_memory.errors import MissingExtraError
 from epic_memory.types.digests import digest
 from epic_memory.types.metadata import dumped_metadata
+from epic_scale.judging import columns
 from epic_scale.lease import LeaseError, taken_lease
 from epic_scale.remote import is_remote
 
 # How often a build over a remote sink says that it is alive, and after how many seconds of silence it is not.
 _BEAT, _SILENCE = 10.0, 60.0
-_KEPT = ("user", "preference", "stance", "instruction", "rationale", "error")
 
 
 def digest_of(item: Item) -> int:
@@ -62,9 +62,8 @@ def row_schema() -> Any:
     """Return the columns of the files of rows."""
     import pyarrow as pa
 
-    texts = [(name, pa.string()) for name in ("id", "text", "metadata", *_KEPT)]
-    numbers = [(name, pa.float64()) for name in ("confidence", "score")]
-    return pa.schema([("key", pa.int64()), ("digest", pa.int64()), *texts, ("keep", pa.bool_()), *numbers])
+    texts = [(name, pa.string()) for name in ("id", "text", "metadata")]
+    return pa.schema([("key", pa.int64()), ("digest", pa.int64()), *texts, ("vector", pa.binary()), *columns()])
 
 
 class Work:
@@ -103,7 +102,7 @@ class Work:
         if self._local:  # with people's preferences and texts, as a pool's folder
             self._local.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.files.makedirs(f"{self._root}/builds", exist_ok=True)
-        lease = taken_lease(self._local / "build.lease") if self._local else None
+        lease = taken_lease(self._local / "build") if self._local else None
         last, ended = self._last_build(), threading.Event()
         try:
             if not (lease if self._local else self._is_silent(last)) or not self._is_created(last + 1):

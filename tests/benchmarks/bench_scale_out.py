@@ -62,14 +62,16 @@ def staged(people: dict[str, list[str]], items: list[Item]) -> dict[str, float]:
     spent = {"people": time.process_time() - started}
     judge = Judge(found, encoder, settings=SETTINGS)
     kept: dict[str, dict[str, tuple[Item, list[Judgement]]]] = {user: {} for user in people}
-    pairs, started = 0, time.process_time()
+    pairs, vectors, started = 0, {}, time.process_time()
     for start in range(0, len(items), _BATCH):
         batch = items[start : start + _BATCH]
-        for item, judgements in zip(batch, judge.judge(batch), strict=True):
+        judged = judge.judge(batch)
+        for item, vector, judgements in zip(batch, judge.embeddings, judged, strict=True):
             pairs += sum(one.user is not None for one in judgements)
             for one in judgements:
                 if one.user is not None and one.keep:
                     kept[one.user].setdefault(item.id, (item, []))[1].append(one)
+                    vectors[item.content] = vector
     whole = time.process_time() - started
     clock = sum(judge.seconds.values())
     # The stages are timed by the clock: shares of it, of the processor's seconds.
@@ -78,14 +80,15 @@ def staged(people: dict[str, list[str]], items: list[Item]) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         config = EpicProcessorConfig(preferences=people, encoder=encoder, settings=SETTINGS)
         writer = Writer((found, dict.fromkeys(people, ())), config, Work(folder))
+        writer.encoder.known = vectors
         for user in people:
             writer.write(user, list(kept[user].values()))
         writer.close()
         spent["write"] = time.process_time() - started
         spent["bytes"] = sum(file.stat().st_size for file in Path(folder).rglob("*.epic"))
-    vectors, dimension = judge._coarse.vectors.shape
+    compared, dimension = judge._coarse.vectors.shape
     entries = sum(len(one) for each in kept.values() for _, one in each.values())
-    return spent | {"pairs": pairs, "entries": entries, "vectors": vectors, "dimension": dimension}
+    return spent | {"pairs": pairs, "entries": entries, "vectors": compared, "dimension": dimension}
 
 
 def looped(people: dict[str, list[str]], items: list[Item]) -> float:

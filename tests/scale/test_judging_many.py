@@ -20,7 +20,7 @@ from epic_scale import EpicProcessorConfig, build
 from epic_scale.coarse import CoarseFilter
 from epic_scale.judging import Judge
 from epic_scale.people import People
-from epic_scale.writing import verdict_of
+from epic_scale.writing import KnownVectors, verdict_of
 from helpers import FakeVerifier, HashEncoder, KeepAll, keep
 from lm_servers import LMServer
 from scripted import read_prompt
@@ -148,6 +148,14 @@ def test_a_model_is_made_by_who_asks_it() -> None:
         (user, "Use it.", True) for user in {one.user for one in found[0]}
     }
     assert {one.user for one in found[0]} >= {"ann"}
+
+
+def test_what_was_embedded_before_is_not_embedded_again() -> None:
+    asked = HashEncoder()
+    encoder = KnownVectors(asked)
+    encoder.known = {"tea": HashEncoder().encode(["tea"])[0]}
+    assert np.array_equal(encoder.encode(["rye", "tea", "rye"]), HashEncoder().encode(["rye", "tea", "rye"]))
+    assert dict(asked.texts) == {"rye": 1} and encoder.encode([]).shape == (0, asked.dimension)
 
 
 def test_nothing_to_judge_is_nothing() -> None:
