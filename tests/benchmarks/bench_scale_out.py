@@ -105,7 +105,13 @@ class Peaks(dict[str, float]):
     """Most MB of RAM at once: of this process, of a worker of Ray, and of Ray's object store."""
 
     def look(self) -> None:
-        """Look once, in `/proc`."""
+        """Look once, in `/proc` and at what Ray says."""
+        import ray
+
+        whole, free = (
+            each().get("object_store_memory", 0.0) for each in (ray.cluster_resources, ray.available_resources)
+        )
+        self._raise("object store", (whole - free) / 1e6)
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 command = (folder / "cmdline").read_bytes()
@@ -121,8 +127,6 @@ class Peaks(dict[str, float]):
                 self._raise("driver", held["RssAnon"])
             elif command.startswith(b"ray::"):
                 self._raise("worker", held["RssAnon"])
-            elif b"raylet/raylet" in command:
-                self._raise("object store", held["RssShmem"])
 
     def _raise(self, name: str, found: float) -> None:
         self[name] = max(found, self.get(name, 0.0))
