@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from epic_memory import Candidate, Decision, Item, Settings, Verdict
@@ -95,14 +94,12 @@ class Judge:
         except Exception as error:
             return [[Judgement(error=_told(error))] for _ in items]
         with self._timed("verify"):
-            judged: list[list[tuple[int, Judgement]]] = [[] for _ in items]
+            judgements: list[list[Judgement]] = [[] for _ in items]
             verdicts = self._verdicts([candidate for _, _, candidate in found])
             for (row, users, candidate), verdict in zip(found, verdicts, strict=True):
                 for user in users:
-                    judgements = self._judgements(self.people.users[user], candidate, verdict)
-                    judged[row] += ((user, one) for one in judgements)
-            by_user = [sorted(each, key=itemgetter(0)) for each in judged]
-            return [[one for _, one in each] or [Judgement()] for each in by_user]
+                    judgements[row] += self._judgements(self.people.users[user], candidate, verdict)
+            return [each or [Judgement()] for each in judgements]
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:

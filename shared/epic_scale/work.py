@@ -105,12 +105,15 @@ class Work:
         lease = taken_lease(self._local / "build") if self._local else None
         last, ended = self._last_build(), threading.Event()
         try:
-            if not (lease if self._local else self._is_silent(last)) or not self._is_created(last + 1):
+            with suppress(FileExistsError):  # if another one was faster
+                if lease if self._local else self._is_silent(last):
+                    self.files.pipe_file(self._mark(last + 1), _now(), mode="create")
+                    self.build = last + 1
+            if self.build <= last:
                 again = "" if self._local else f" If it was killed, try again in {_SILENCE:g} seconds."
                 raise LeaseError(
                     f"Another build writes into {self.sink}. Wait for its end, or use another sink.{again}"
                 )
-            self.build = last + 1
             if not self._local:
                 threading.Thread(target=self._beat, args=(ended,), daemon=True, name="epic-build").start()
             yield
@@ -133,14 +136,6 @@ class Work:
 
     def _mark(self, build: int) -> str:
         return f"{self._root}/builds/{build:08}.json"
-
-    def _is_created(self, build: int) -> bool:
-        """Create the mark of a build; return False if another one was faster."""
-        try:
-            self.files.pipe_file(self._mark(build), _now(), mode="create")
-        except FileExistsError:
-            return False
-        return True
 
     def _is_silent(self, build: int) -> bool:
         return build == 0 or time.time() - float(self.files.cat_file(self._mark(build))) > _SILENCE
