@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from epic_memory import Item, Settings
 from epic_memory.encoders import encoder_of
+from epic_memory.types import FloatArray
 from epic_memory.verification.embedded import verifier_of
 from epic_scale.judging import Judgement, items_of
 from epic_scale.people import People, model_of, preferences_of
@@ -147,7 +148,9 @@ class JudgedRows(Rows):
         before = dict(self.judge.seconds)
         judgements = dict(zip(new, self.judge.judge(list(new.values())), strict=True))
         failed = {place: each[0].error for place, each in judgements.items() if each[0].user is None and each[0].error}
-        rows = [row for place, each in judgements.items() if place not in failed for row in _rows(new[place], each)]
+        # All have failed where there are no embeddings.
+        vectors = {} if len(failed) == len(new) else dict(zip(new, self.judge.embeddings, strict=True))
+        rows = [row for place, vector in vectors.items() for row in _rows(new[place], vector, judgements[place])]
         if rows:
             self._work.write_rows(self._generation, rows)
         pairs = [one for each in judgements.values() for one in each if one.user is not None]
@@ -162,10 +165,11 @@ class JudgedRows(Rows):
         )
 
 
-def _rows(item: Item, judgements: list[Judgement]) -> list[Row]:
+def _rows(item: Item, vector: FloatArray, judgements: list[Judgement]) -> list[Row]:
     """Return the rows of a chunk: one that it was judged, and what it is to each user who keeps it or waits for it."""
     named: Row = {"key": key_of(item), "digest": digest_of(item), "id": item.id}
-    whole = {"text": item.text, "metadata": json.dumps(item.metadata, ensure_ascii=False)}
+    metadata = json.dumps(item.metadata, ensure_ascii=False)
+    whole = {"text": item.text, "metadata": metadata, "vector": vector.tobytes()}
     there = [one for one in judgements if one.user is not None and (one.keep or one.error)]
     return [named, *({**named, **whole, **asdict(one)} for one in there)]
 

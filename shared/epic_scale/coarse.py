@@ -1,8 +1,8 @@
 """Coarse filter for many people at once: one product of a block of chunks with all preferences and their phrases.
 
 The similarity of a chunk and an expanded preference is a mean over its nearest phrases and questions, which is at most
-the nearest phrase's and the nearest question's: what is above tau by this bound is compared exactly afterwards, user by
-user, by the core's own filter. So nothing is lost, and no array is larger than a block.
+the nearest phrase's and the nearest question's: what is above tau by this bound is compared exactly afterwards, by the
+core's own filter. So nothing is lost, and no array is larger than a block.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.pipeline.coarse_filter import broken_in
+from epic_memory.pipeline.coarse_filter import broken_in, coarse_filter
 from epic_memory.types import FloatArray
 from epic_scale.people import People
 
@@ -86,21 +86,24 @@ class CoarseFilter:
         return places[passes], np.repeat(rows, counts)[passes]
 
     def pairs(self, texts: Sequence[str], embeddings: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the pairs of a chunk and a user that may pass: rows and places of users, by user, each pair once."""
-        held, count = self._people.holders, len(embeddings)
-        if not count or not held:
+        """Return the pairs of a chunk and a preference that pass: rows, and places of preferences, by place and row."""
+        people, count = self._people, len(embeddings)
+        if not count or not people.preferences:
             return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
-        rows, preferences = (np.concatenate(parts) for parts in zip(*self.passing(embeddings), strict=True))
-        if self._own:
-            named = broken_in(texts, [self._people.preferences[place] for place in self._own])
-            if named is not None:
-                more, columns = np.nonzero(named)
-                rows = np.concatenate([rows, more])
-                preferences = np.concatenate([preferences, np.array(self._own, dtype=np.intp)[columns]])
-        if not len(rows):
-            return rows, preferences
-        users = [held[place] for place in preferences]
-        keys = np.unique(np.concatenate(users) * count + np.repeat(rows, [len(each) for each in users]))
+        rows, places = (np.concatenate(parts) for parts in zip(*self.passing(embeddings), strict=True))
+        order = np.argsort(places, kind="stable")
+        rows, places = rows[order], places[order]
+        passing = [np.empty(0, dtype=np.intp)]
+        for mine in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(places)) + 1) if len(rows) else ():
+            own = slice(places[mine[0]], places[mine[0]] + 1)
+            near = embeddings[rows[mine]], people.vectors[own], people.taus[own]
+            exact = coarse_filter(*near, expanded=people.expanded[own])[:, 0]
+            passing.append(places[mine[exact]] * count + rows[mine[exact]])
+        named = broken_in(texts, [people.preferences[place] for place in self._own]) if self._own else None
+        if named is not None:
+            more, columns = np.nonzero(named)
+            passing.append(np.array(self._own, dtype=np.intp)[columns] * count + more)
+        keys = np.unique(np.concatenate(passing))
         return keys % count, keys // count
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from epic_memory import EpicMemory
-from epic_scale.lease import Lease, lease_path, taken_lease
+from epic_scale.lease import Lease, taken_lease
 
 
 @dataclass(eq=False)
@@ -46,7 +46,7 @@ class Entry:
     def take_lease(self) -> bool:
         """Take the right to write, if it is needed; return False if it cannot be had now."""
         if not self.read_only and self._lease is None:
-            self._lease = taken_lease(lease_path(self.path))
+            self._lease = taken_lease(self.path)
             return self._lease is not None
         return True
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from epic_memory import Candidate, Decision, Item, Settings, Verdict
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.encoders.base import embed
 from epic_memory.errors import EpicError
-from epic_memory.pipeline.coarse_filter import candidates_in
+from epic_memory.pipeline.coarse_filter import candidate_of
 from epic_memory.types import FloatArray
 from epic_memory.verification.base import base_verifier, checked_verdict
 from epic_memory.verification.embedded import verifier_of
@@ -45,13 +44,17 @@ class Judgement:
     error: str = ""
 
 
-KINDS: dict[str, type] = {
-    **dict.fromkeys(Judgement.__dataclass_fields__, str),
-    "keep": bool,
-    "confidence": float,
-    "score": float,
-}
+_OTHERS = {"keep": bool, "confidence": float, "score": float}
+KINDS: dict[str, type] = {name: _OTHERS.get(name, str) for name in Judgement.__dataclass_fields__}
 """The columns of judgements, with the type of each."""
+
+
+def columns() -> list[tuple[str, Any]]:
+    """Return the columns of judgements as Arrow has them."""
+    import pyarrow as pa
+
+    types = {str: pa.string(), bool: pa.bool_(), float: pa.float64()}
+    return [(name, types[kind]) for name, kind in KINDS.items()]
 
 
 @dataclass
@@ -64,6 +67,7 @@ class Judge:
 
     Attributes:
         seconds: Spent on embedding, filtering and verifying so far.
+        embeddings: E(x) of the chunks that were judged last, shape `(n, d)`.
     """
 
     people: People
@@ -72,53 +76,51 @@ class Judge:
     settings: Settings = Settings()
     seconds: dict[str, float] = field(default_factory=lambda: {"encode": 0.0, "filter": 0.0, "verify": 0.0})
 
+    embeddings: FloatArray = field(init=False, repr=False)
+
     def __post_init__(self) -> None:
         self._encoder = encoder_of(self.encoder)
         how = self.settings
         self._verifier = base_verifier(verifier_of(how.verifier, self._encoder, model_of(self.llm), how.language))
         self._coarse = CoarseFilter(self.people)
-        self._place = {one.id: place for place, one in enumerate(self.people.preferences)}
 
     def judge(self, items: Sequence[Item]) -> list[list[Judgement]]:
         """Judge chunks; return for each what it is to the users, or one judgement that names nobody. Never raises."""
         try:
-            started = time.perf_counter()
-            embeddings = embed(self._encoder, [item.content for item in items])
-            self._spent("encode", started)
-            started = time.perf_counter()
-            found = list(self._candidates(items, embeddings))
-            self._spent("filter", started)
+            with self._timed("encode"):
+                self.embeddings = embed(self._encoder, [item.content for item in items])
+            with self._timed("filter"):
+                found = list(self._candidates(items, self.embeddings))
         except Exception as error:
             return [[Judgement(error=_told(error))] for _ in items]
-        started = time.perf_counter()
-        judgements: list[list[Judgement]] = [[] for _ in items]
-        verdicts = self._verdicts([candidate for _, _, candidate in found])
-        for (user, row, candidate), verdict in zip(found, verdicts, strict=True):
-            judgements[row] += self._judgements(self.people.users[user], candidate, verdict)
-        self._spent("verify", started)
-        return [one or [Judgement()] for one in judgements]
+        with self._timed("verify"):
+            judgements: list[list[Judgement]] = [[] for _ in items]
+            verdicts = self._verdicts([candidate for _, _, candidate in found])
+            for (row, users, candidate), verdict in zip(found, verdicts, strict=True):
+                for user in users:
+                    judgements[row] += self._judgements(self.people.users[user], candidate, verdict)
+            return [each or [Judgement()] for each in judgements]
 
-    def _spent(self, part: str, started: float) -> None:
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
         self.seconds[part] += time.perf_counter() - started
 
-    def _candidates(self, items: Sequence[Item], embeddings: FloatArray) -> Iterator[tuple[int, int, Candidate]]:
-        """Yield what passes the core's own filter: the user's place, the chunk's row, the candidate."""
+    def _candidates(self, items: Sequence[Item], embeddings: FloatArray) -> Iterator[tuple[int, list[int], Candidate]]:
+        """Yield what passes: the chunk's row, the places of the users to whom it is the same, the candidate."""
         people = self.people
-        # Under numbers: two chunks may have one id.
-        plain = [Item(id=str(row), text=item.text, metadata=item.metadata) for row, item in enumerate(items)]
-        rows, users = self._coarse.pairs([item.content for item in items], embeddings)
-        for user in np.unique(users):
-            mine, places = rows[users == user], people.held[user]
-            candidates, _ = candidates_in(
-                [plain[row] for row in mine],
-                embeddings[mine],
-                [people.preferences[place] for place in places],
-                people.vectors[places],
-                people.taus[places],
-                [people.expanded[place] for place in places] if people.expanded else [],
-            )
-            for one in candidates:
-                yield int(user), int(one.item.id), one
+        wanted: dict[tuple[int, int], list[int]] = {}
+        rows, passing = self._coarse.pairs([item.content for item in items], embeddings)
+        for row, place in zip(rows.tolist(), passing.tolist(), strict=True):
+            for user in people.holders[place]:
+                wanted.setdefault((row, user), []).append(place)
+        alike: dict[tuple[tuple[int, ...], int], list[int]] = {}
+        for (row, user), places in wanted.items():
+            alike.setdefault((tuple(sorted(places, key=people.held[user].index)), row), []).append(user)
+        # What has the same preferences lies together: it is measured together.
+        for (some, row), users in sorted(alike.items()):
+            yield row, users, candidate_of(items[row], embeddings[row], some, people.preferences, people.vectors)
 
     def _verdicts(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """Return a verdict on each candidate; a failure is one that is Undecided."""
@@ -134,11 +136,12 @@ class Judge:
 
     def _judgements(self, user: str, candidate: Candidate, verdict: Verdict) -> Iterator[Judgement]:
         near = dict(zip((one.id for one in candidate.preferences), candidate.similarities, strict=True))
+        texts = {one.id: one.text for one in candidate.preferences}
         if verdict.decision is Decision.KEEP:
             for one in verdict.completed():
                 yield Judgement(
                     user=user,
-                    preference=self._text(one.preference_id),
+                    preference=texts[one.preference_id],
                     keep=True,
                     stance=one.stance.value,
                     instruction=one.instruction,
@@ -158,26 +161,17 @@ class Judge:
             error=error,
         )
 
-    def _text(self, preference_id: str) -> str:
-        return self.people.preferences[self._place[preference_id]].text
-
-
-def item_of(row: Mapping[str, Any]) -> Item:
-    """Return the chunk in a row: its `text`, and its `id` and `metadata` if it has any.
-
-    Raises:
-        InvalidInputError: if it is none.
-    """
-    metadata = {key: value for key, value in (row.get("metadata") or {}).items() if value is not None}
-    return Item(text=row.get("text"), id=str(row.get("id") or ""), metadata=metadata)  # type: ignore[arg-type]
-
 
 def items_of(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[int, Item], dict[int, str]]:
-    """Return the chunks in rows by their places, and for rows that are none the reason."""
+    """Return the chunks in rows by their places, and for rows that are none the reason.
+
+    A chunk has a `text`, and an `id` and `metadata` if the row has them.
+    """
     items, broken = dict[int, Item](), dict[int, str]()
     for place, row in enumerate(rows):
         try:
-            items[place] = item_of(row)
+            metadata = {key: value for key, value in (row.get("metadata") or {}).items() if value is not None}
+            items[place] = Item(text=row.get("text"), id=str(row.get("id") or ""), metadata=metadata)  # type: ignore[arg-type]
         except Exception as error:
             broken[place] = str(error)
     return items, broken

@@ -67,13 +67,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_all)
 
 
-def lease_path(path: Path) -> Path:
-    """Return the path of the lease of a file."""
-    return path.with_name(f"{path.name}.lease")
-
-
-def taken_lease(path: Path) -> Lease | None:
-    """Return the lease of a path; None if another process, or another pool of this one, has it."""
+def taken_lease(of: Path) -> Lease | None:
+    """Return the lease of a file; None if another process, or another pool of this one, has it."""
+    path = of.with_name(f"{of.name}.lease")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         _lock(descriptor)

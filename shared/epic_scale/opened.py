@@ -18,7 +18,7 @@ from pathlib import Path
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
 from epic_scale.entry import Entry
-from epic_scale.lease import Lease, lease_path, taken_lease
+from epic_scale.lease import Lease, taken_lease
 from epic_scale.metrics import publish
 from epic_scale.remote import ConflictError
 from epic_scale.reports import PoolHealth
@@ -189,7 +189,7 @@ class OpenMemories:
             keys = [key for key in ((name, False), (name, True)) if key in self._entries]
             if any(self._entries[key].turns for key in keys):
                 return None
-            lease = taken_lease(lease_path(self._root.path(name)))
+            lease = taken_lease(self._root.path(name))
             for key in keys if lease is not None else ():
                 self._retire(key)
         self.close_leaving()

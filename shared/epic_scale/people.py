@@ -9,9 +9,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
@@ -97,18 +94,14 @@ class People:
                 verifier=memory.verifier.name,
             )
 
-    def preferences_of_each(self) -> list[list[Preference]]:
-        """Return each user's preferences."""
-        return [[self.preferences[place] for place in places] for places in self.held]
-
     @cached_property
-    def holders(self) -> list[NDArray[np.intp]]:
+    def holders(self) -> list[list[int]]:
         """For each preference the places of the users who have it."""
         found: list[list[int]] = [[] for _ in self.preferences]
         for user, places in enumerate(self.held):
             for place in places:
                 found[place].append(user)
-        return [np.array(users, dtype=np.intp) for users in found]
+        return found
 
 
 def preferences_of(given: Any) -> dict[str, list[str]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
+from ast import literal_eval
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -28,11 +30,12 @@ from epic_scale.lease import LeaseError
 from epic_scale.opened import OpenMemories, seconds_of
 from epic_scale.remote import root_of
 from epic_scale.reports import Forgotten, PoolHealth, Visits
-from epic_scale.roots import LocalRoot, name_of, users_in
+from epic_scale.roots import LocalRoot, hashed, name_of
 
 _T = TypeVar("_T")
 # Of this thread or task, the innermost first.
 _turns: ContextVar[tuple[Entry, ...]] = ContextVar("epic-pool-turns", default=())
+_STATE = re.compile(r"""state ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*") """)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 
 
@@ -314,8 +317,14 @@ class MemoryPool:
         return Forgotten(user=sha256(user_id.encode()).hexdigest(), removed=removed, time=time.time())
 
     def _users_of(self, name: str) -> list[str]:
+        """Return whose the file of this name is, by what it holds: one user, or none if it holds nothing."""
         with self._read(name) as memory:
-            return users_in(memory, name)
+            session = memory._session
+            with session.lock, session.store.reading():
+                keys = list(session.store.meta())
+            named = {literal_eval(one[1]) for one in map(_STATE.match, keys) if one}.union(memory.file.namespaces)
+        # What a memory has besides its rows, such as its rules, is kept under the user's id.
+        return [user for user in named.union(key.partition("/")[2] for key in keys) if hashed(user) == name]
 
     @contextmanager
     def _read(self, name: str) -> Iterator[EpicMemory]:

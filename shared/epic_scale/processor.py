@@ -14,7 +14,7 @@ from epic_memory import Settings
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.types import checked_k
-from epic_scale.judging import KINDS, Judge, judged_rows
+from epic_scale.judging import KINDS, Judge, columns, judged_rows
 from epic_scale.people import People, preferences_of
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]
 Preferences: TypeAlias = Any
 """A dataset or rows of `user` and `preference`, a mapping from users to lists of texts, or the path of a file."""
-COLUMNS = tuple(KINDS)
-"""The columns that a row gains."""
 
 
 def ray_data() -> Any:
@@ -56,7 +54,7 @@ class EpicProcessorConfig:
             pickled; or `llm` is a function without arguments that makes the model: `partial(lm_of, name, url=...)`.
             Of `Settings`, `chunker`, `keep_rate` and `coarse=False` are not supported.
         concurrency: How many workers judge, or at least and at most how many.
-        batch_size: How many chunks are judged together.
+        batch_size: How many chunks are judged together, and at most again after a worker was killed.
         num_cpus: How many processors a worker counts for. Default: 1, or less where workers would leave none to Ray for
             reading and sorting.
 
@@ -69,7 +67,7 @@ class EpicProcessorConfig:
     llm: Any = None
     settings: Settings = Settings()
     concurrency: int | tuple[int, int] = 1
-    batch_size: int = 256
+    batch_size: int = 1024
     num_cpus: float | None = None
 
     def __post_init__(self) -> None:
@@ -167,7 +165,8 @@ def judged(dataset: Dataset, worker: type[Rows], config: EpicProcessorConfig, pe
             f"Encoder, model and settings go to other processes, and one of them cannot be pickled ({error})."
             ' Give a name, such as "static" or "openai:MODEL@URL", or for llm a function that makes it.'
         ) from None
-    return dataset.map_batches(
+    # A file that Ray reads as one block would be one worker's.
+    return dataset.repartition(target_num_rows_per_block=config.batch_size).map_batches(
         worker,
         batch_size=config.batch_size,
         batch_format="pyarrow",
@@ -195,12 +194,11 @@ class Rows:
 
         found = judged_rows(self.judge, batch.to_pylist())
         taken = [row for row, each in enumerate(found) for _ in each]
-        table = batch.take(pa.array(taken, type=pa.int64()))
-        rows = [asdict(one) for each in found for one in each]
-        for name in COLUMNS:
-            column = pa.array([row[name] for row in rows], type=_type(name))
-            place = table.schema.get_field_index(name)
-            table = table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
+        table = batch.drop_columns([name for name in KINDS if name in batch.column_names])
+        table = table.take(pa.array(taken, type=pa.int64()))
+        made = pa.Table.from_pylist([asdict(one) for each in found for one in each], schema=pa.schema(columns()))
+        for name in KINDS:
+            table = table.append_column(name, made[name])
         return table
 
 
@@ -236,9 +234,3 @@ def read(path: str | Sequence[str], storage_options: dict[str, Any] | None = Non
             f"{first} is none of {', '.join(readers)}: read it with ray.data, and give the dataset."
         )
     return readers[ending or ".parquet"](path, **options)
-
-
-def _type(name: str) -> Any:
-    import pyarrow as pa
-
-    return {str: pa.string(), bool: pa.bool_(), float: pa.float64()}[KINDS[name]]

@@ -162,13 +162,17 @@ class RemoteRoot(LocalRoot):
 
     @override
     def put(self, name: str, write: Callable[[Path], None]) -> None:
+        data, base = self.written(write), self.newest(name)
+        if self.has(name):
+            raise AlreadyThereError("This user has a file already.")
+        self.write(name, base, data)
+
+    def written(self, write: Callable[[Path], None]) -> bytes:
+        """Return what a function writes into a file."""
         copy = self._copy()
         try:
             write(copy)
-            base = self.newest(name)
-            if self.has(name):
-                raise AlreadyThereError("This user has a file already.")
-            self.write(name, base, copy.read_bytes())
+            return copy.read_bytes()
         finally:
             discard(copy)
 
@@ -196,11 +200,10 @@ class RemoteRoot(LocalRoot):
         Raises:
             ConflictError: if it was changed at the same time.
         """
-        versions = self.versions(name)
-        if not any(versions.values()):
-            return ()
-        self.write(name, max(versions), b"")
-        return tuple(f"{name}/{version:012}{SUFFIX}" for version, size in versions.items() if size)
+        newest, removed = self.newest(name), self.remaining(name)
+        if removed:
+            self.write(name, newest, b"")
+        return removed
 
     def remaining(self, name: str) -> tuple[str, ...]:
         """Return the versions of a user's file that hold anything."""
@@ -259,7 +262,8 @@ class RemoteEntry(Entry):
         with self._lock:
             if (written := self._changes()) == self._written:
                 return False
-            data = self._content(self.memory)
+            # Not read from the copy itself: closing that would end the locks which SQLite has on it.
+            data = self.root.written(self.memory.file.backup)
             try:
                 self._version = self.root.write(self.name, self._version, data)
             except ConflictError:
@@ -286,16 +290,6 @@ class RemoteEntry(Entry):
     def _changes(self) -> int:
         """Count the rows written since it was opened: bytes tell nothing, a locked file has others in each copy."""
         return 0 if self.memory is None else self.memory._session.store.connection.total_changes
-
-    def _content(self, memory: EpicMemory) -> bytes:
-        """Return the bytes of the last committed state."""
-        copy = self.path.with_name(f"{self.path.name}.copy")
-        try:
-            # Not read from the file itself: closing that would end the locks which SQLite has on it.
-            memory.file.backup(copy, overwrite=True)
-            return copy.read_bytes()
-        finally:
-            discard(copy)
 
 
 def _remove(folder: Path, process: int) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import unicodedata
-from ast import literal_eval
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
@@ -24,7 +22,6 @@ _FAN_OUT = 3
 _REST = 64 - _FAN_OUT
 # Letters and symbols that are drawn as nothing: Braille without dots, and fillers of Hangul.
 _DRAWN_AS_NOTHING = frozenset("\u2800\u115f\u1160\u3164\uffa0")
-_STATE = re.compile(r"""state ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*") """)
 
 
 def name_of(user_id: str) -> str:
@@ -49,16 +46,6 @@ def hashed(user_id: str) -> str:
     """As `name_of`, for an id that need not be checked."""
     digest = sha256(user_id.encode()).hexdigest()
     return f"{digest[:_FAN_OUT]}/{digest[_FAN_OUT:]}"
-
-
-def users_in(memory: EpicMemory, name: str) -> list[str]:
-    """Return whose the file of this name is, by what it holds: one user, or none if it holds nothing."""
-    session = memory._session
-    with session.lock, session.store.reading():
-        keys = list(session.store.meta())
-    # What a memory has besides its rows, such as its rules, is kept under the user's id.
-    named = {key.partition("/")[2] for key in keys} | {literal_eval(one[1]) for one in map(_STATE.match, keys) if one}
-    return [user for user in named.union(memory.file.namespaces) if hashed(user) == name]
 
 
 class LocalRoot:

@@ -32,12 +32,12 @@ from epic_memory import Item
 from epic_memory.errors import MissingExtraError
 from epic_memory.types.digests import digest
 from epic_memory.types.metadata import dumped_metadata
+from epic_scale.judging import columns
 from epic_scale.lease import LeaseError, taken_lease
 from epic_scale.remote import is_remote
 
 # How often a build over a remote sink says that it is alive, and after how many seconds of silence it is not.
 _BEAT, _SILENCE = 10.0, 60.0
-_KEPT = ("user", "preference", "stance", "instruction", "rationale", "error")
 
 
 def digest_of(item: Item) -> int:
@@ -62,9 +62,8 @@ def row_schema() -> Any:
     """Return the columns of the files of rows."""
     import pyarrow as pa
 
-    texts = [(name, pa.string()) for name in ("id", "text", "metadata", *_KEPT)]
-    numbers = [(name, pa.float64()) for name in ("confidence", "score")]
-    return pa.schema([("key", pa.int64()), ("digest", pa.int64()), *texts, ("keep", pa.bool_()), *numbers])
+    texts = [(name, pa.string()) for name in ("id", "text", "metadata")]
+    return pa.schema([("key", pa.int64()), ("digest", pa.int64()), *texts, ("vector", pa.binary()), *columns()])
 
 
 class Work:
@@ -103,15 +102,18 @@ class Work:
         if self._local:  # with people's preferences and texts, as a pool's folder
             self._local.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.files.makedirs(f"{self._root}/builds", exist_ok=True)
-        lease = taken_lease(self._local / "build.lease") if self._local else None
+        lease = taken_lease(self._local / "build") if self._local else None
         last, ended = self._last_build(), threading.Event()
         try:
-            if not (lease if self._local else self._is_silent(last)) or not self._is_created(last + 1):
+            with suppress(FileExistsError):  # if another one was faster
+                if lease if self._local else self._is_silent(last):
+                    self.files.pipe_file(self._mark(last + 1), _now(), mode="create")
+                    self.build = last + 1
+            if self.build <= last:
                 again = "" if self._local else f" If it was killed, try again in {_SILENCE:g} seconds."
                 raise LeaseError(
                     f"Another build writes into {self.sink}. Wait for its end, or use another sink.{again}"
                 )
-            self.build = last + 1
             if not self._local:
                 threading.Thread(target=self._beat, args=(ended,), daemon=True, name="epic-build").start()
             yield
@@ -134,14 +136,6 @@ class Work:
 
     def _mark(self, build: int) -> str:
         return f"{self._root}/builds/{build:08}.json"
-
-    def _is_created(self, build: int) -> bool:
-        """Create the mark of a build; return False if another one was faster."""
-        try:
-            self.files.pipe_file(self._mark(build), _now(), mode="create")
-        except FileExistsError:
-            return False
-        return True
 
     def _is_silent(self, build: int) -> bool:
         return build == 0 or time.time() - float(self.files.cat_file(self._mark(build))) > _SILENCE

@@ -8,9 +8,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from epic_memory import Alignment, Candidate, Decision, EpicMemory, Item, Preference, Stance, Verdict
-from epic_memory.encoders import encoder_of
+from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import EpicError
+from epic_memory.runtime.effects import in_thread
+from epic_memory.types import FloatArray
 from epic_memory.verification.base import BaseVerifier
 from epic_scale.judging import Judgement
 from epic_scale.people import model_of
@@ -67,6 +71,36 @@ def verdict_of(judgements: Sequence[Judgement]) -> Verdict:
     )
 
 
+class KnownVectors:
+    """Encoder that knows the embeddings of texts that were judged; of others it asks the encoder that made them.
+
+    Args:
+        encoder: That encoder.
+
+    Attributes:
+        known: The embeddings by text, each of shape `(d,)`.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self.name, self.dimension, self.fingerprint = encoder.name, encoder.dimension, encoder.fingerprint
+        self.known: dict[str, FloatArray] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Return the embeddings of texts."""
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        found = dict(zip(new, self._encoder.encode(new), strict=True)) if new else {}
+        vectors = [found[text] if text in found else self.known[text] for text in texts]
+        return np.array(vectors, dtype=np.float32).reshape(len(texts), self.dimension)
+
+    async def aencode(self, texts: Sequence[str]) -> FloatArray:
+        """As `encode`, in a thread."""
+        return await in_thread(self.encode, texts)
+
+
 class Writer:
     """Worker that writes what was judged for a user into the user's memory.
 
@@ -78,12 +112,13 @@ class Writer:
 
     def __init__(self, shared: Any, config: EpicProcessorConfig, work: Work) -> None:
         people, self._before = sent(shared)
-        self._preferences = dict(zip(people.users, people.preferences_of_each(), strict=True))
-        self._encoder = encoder_of(config.encoder)
+        texts = ([people.preferences[place] for place in places] for places in people.held)
+        self._preferences = dict(zip(people.users, texts, strict=True))
+        self.encoder = KnownVectors(encoder_of(config.encoder))
         self._replay = Replay(people.verifier)
         # What the first stage let through was found before.
         self._settings = replace(config.settings, verifier=self._replay, coarse=False, model_budget=None)
-        options: dict[str, Any] = {"max_open": 8, "encoder": self._encoder, "storage_options": work.storage_options}
+        options: dict[str, Any] = {"max_open": 8, "encoder": self.encoder, "storage_options": work.storage_options}
         self._adding = MemoryPool(work.users, settings=self._settings, **options)
         self._changing = MemoryPool(work.users, settings=config.settings, llm=model_of(config.llm), **options)
         # Where nobody else can write the memory: a build that is not the sink's any more writes nothing.
@@ -94,9 +129,11 @@ class Writer:
         rows = group.to_pylist()
         gone = [row["id"] for row in rows if row["id"] is not None and row["text"] is None]
         found: dict[str, tuple[Item, dict[str | None, Judgement]]] = {}
+        self.encoder.known = {}
         for row in rows:
             if row["text"] is not None:
                 item = Item(id=row["id"], text=row["text"], metadata=json.loads(row["metadata"]))
+                self.encoder.known[item.content] = np.frombuffer(row["vector"], dtype=np.float32)
                 one = Judgement(**{name: row[name] for name in Judgement.__dataclass_fields__})
                 # After a build that was killed a chunk can be there twice.
                 found.setdefault(item.id, (item, {}))[1][one.preference] = one
@@ -127,7 +164,7 @@ class Writer:
         items = sorted((item for item, _ in judged), key=lambda item: item.id)
         if not self._adding.has(user):
             settings = replace(self._settings, namespace=user)
-            with EpicMemory(preferences, encoder=self._encoder, settings=settings) as memory:
+            with EpicMemory(preferences, encoder=self.encoder, settings=settings) as memory:
                 gained = memory.add(items, light=False).entries
                 self._check()
                 self._adding.put(memory)

@@ -29,7 +29,7 @@ def _build(
     people: Annotated[str, Argument(metavar="PEOPLE", help="the same, with the columns user and preference")],
     sink: Annotated[str, Argument(metavar="SINK", help="a folder, or an address such as s3://bucket/folder")],
     workers: Annotated[int, Option(min=1, help="how many processes judge")] = 1,
-    batch: Annotated[int, Option(min=1, help="chunks that are judged together")] = 256,
+    batch: Annotated[int, Option(min=1, help="chunks that are judged together")] = 1024,
 ) -> None:
     """Build a memory for each of many people from one corpus, or bring them up to date; goes on after a crash."""
     from epic_memory import Settings

@@ -97,7 +97,7 @@ class StaticEncoder:
             owners = np.repeat(np.arange(len(texts)), [len(ids) for ids in lists])
             self._add_up(tokens[known], owners[known], sums)
         elif known.any():  # a query, which somebody waits for
-            np.add.reduceat(self._weighted(tokens[known]), [0], axis=0, out=sums)
+            np.add.reduce(self._weighted(tokens[known]), axis=0, out=sums[0])
         norms = np.sqrt(np.einsum("ij,ij->i", sums, sums))
         zero = norms < 1e-12
         if zero.any():
@@ -110,13 +110,13 @@ class StaticEncoder:
 
     def _add_up(self, tokens: NDArray[np.int64], owners: NDArray[np.intp], sums: FloatArray) -> None:
         """Add the vectors of tokens to the sums of the texts that own them."""
+        edges = np.searchsorted(owners, np.arange(len(sums) + 1)).tolist()
         # A few texts at a time, so that their token vectors stay in the processor's cache.
-        edges = np.searchsorted(owners, np.arange(0, len(sums) + _POOLED, _POOLED))
-        for start, end in pairwise(edges):
-            if start < end:
-                part = owners[start:end]
-                starts = np.flatnonzero(np.diff(part, prepend=-1))
-                sums[part[starts]] = np.add.reduceat(self._weighted(tokens[start:end]), starts, axis=0)
+        for first in range(0, len(sums), _POOLED):
+            ends = edges[first : first + _POOLED + 1]
+            vectors = self._weighted(tokens[ends[0] : ends[-1]])
+            for row, (start, end) in enumerate(pairwise(ends), first):
+                np.add.reduce(vectors[start - ends[0] : end - ends[0]], axis=0, out=sums[row])
 
     def _weighted(self, tokens: NDArray[np.int64]) -> FloatArray:
         """Return the vectors of tokens, times their weights, shape `(len(tokens), dimension)`."""
