@@ -1,11 +1,10 @@
-"""EPIC in front of the real HippoRAG 2; what is known to break there is shown to break first, and then does not.
+"""EPIC in front of the real HippoRAG 2: what breaks there without it, and what the memory decides.
 
 Needs `hipporag` 2.0.0a4, installed without its pins (`.ci/run` does it).
 """
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hipporag_real import Embedding, Script, imported, instance
+from hipporag_real import Script, imported, instance
 
 from epic_eval import arm_of
 from epic_eval.asking import JournalledLM
@@ -26,7 +25,7 @@ from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
 from epic_memory.types import Candidate, Decision, Stance, Verdict
-from helpers import Answering, KeepAll, Raising, UndecidedAll, keep, settled
+from helpers import Answering, KeepAll, UndecidedAll, keep, method, settled
 from lm_servers import LMServer, Reply
 from scripted import Own, answer_to, read_prompt
 
@@ -115,27 +114,18 @@ def found(rag: Any, query: str = QUESTION, **options: Any) -> list[str]:
 # what breaks
 
 
-def test_a_document_indexed_after_a_question_is_found(make: Make) -> None:
-    raw, rag = make.raw(), make.epic()
-    for one in (raw, rag):
-        one.index([SOLD, FARM])
-        assert len(one.retrieve_dpr([QUESTION])[0].docs) == 2
-        one.index([SOUP])
-    assert SOUP not in raw.retrieve_dpr([QUESTION])[0].docs
+def test_documents_that_come_after_a_question_are_found_and_can_be_deleted(make: Make) -> None:
+    rag = make.epic()
+    rag.index([SOLD, FARM])
+    assert len(rag.retrieve_dpr([QUESTION])[0].docs) == 2
+    rag.index([SOUP])
     assert set(rag.retrieve_dpr([QUESTION])[0].docs) == set(found(rag)) == set(DOCS)
+    rag.delete([SOUP])
+    assert texts(rag) == {SOLD, FARM}
 
 
 def test_a_question_asked_before_follows_the_preference_that_holds_now(make: Make, script: Script) -> None:
     script.chosen = lambda facts: facts[:1]
-    # Steering as one would do it without an adapter: in the embedding model.
-    raw = make.raw()
-    raw.index(DOCS)
-    raw.retrieve([QUESTION])
-    before = raw.query_to_embedding["passage"][QUESTION]
-    raw.embedding_model = Moved(GARDEN)
-    raw.retrieve([QUESTION])
-    assert np.array_equal(raw.query_to_embedding["passage"][QUESTION], before)
-
     rag = make.epic(keeping([GARDEN]))
     rag.index(DOCS)
     first = rag.search(QUESTION, steering="paper")
@@ -146,60 +136,32 @@ def test_a_question_asked_before_follows_the_preference_that_holds_now(make: Mak
     assert not np.allclose(first.vector, second.vector)
 
 
-class Moved(Embedding):
-    """Embeds queries nearer to a preference."""
-
-    def __init__(self, preference: str) -> None:
-        super().__init__()
-        self.preference = preference
-
-    def batch_encode(self, texts: str | Sequence[str], **kwargs: Any) -> Any:
-        return super().batch_encode(texts, **kwargs) + super().batch_encode([self.preference])
-
-
 def test_a_question_whose_facts_score_nothing_is_answered(make: Make, script: Script) -> None:
     script.chosen = lambda facts: facts[-1:]  # best first: the last one's normalised score is zero
-    raw, rag = make.raw(), make.epic()
-    raw.index(DOCS)
-    with pytest.raises(AssertionError):
-        raw.retrieve([QUESTION])
+    rag = make.epic()
     rag.index(DOCS)
     assert set(found(rag)) == set(DOCS)
+    rag.embedding_model.zero = "???"  # the question has no direction at all
+    assert set(found(rag, "???")) == set(DOCS)
 
 
 def test_an_empty_store_gives_nothing(make: Make) -> None:
-    raw, rag = make.raw(), make.epic()
-    with pytest.raises(ValueError, match="aligned"):
-        raw.retrieve([QUESTION])
-    assert rag.retrieve([QUESTION, "Another?"])[0].docs == []
-    assert rag.retrieve_dpr([QUESTION])[0].docs == []
-    assert rag.search(QUESTION) == []
-    assert rag.context(QUESTION) == ""
+    rag = make.epic()
+    assert rag.retrieve([QUESTION, "Another?"])[0].docs == rag.retrieve_dpr([QUESTION])[0].docs == []
+    assert rag.search(QUESTION) == [] and rag.context(QUESTION) == ""
     solutions, recall = rag.retrieve([QUESTION], gold_docs=[[SOLD]])
     assert solutions[0].docs == [] and recall["Recall@1"] == 0.0
 
 
-def test_indexing_piece_by_piece_gives_the_graph_of_indexing_at_once(make: Make) -> None:
-    whole, raw, rag = make.raw(), make.raw(), make.epic()
-    whole.index([*DOCS, WALL])
-    for docs in ([SOLD], [FARM, SOUP], [WALL]):
-        raw.index(docs)
-        rag.index(docs)
-    assert edges(raw) != edges(whole)
-    assert raw.graph.ecount() > whole.graph.ecount()
-    assert edges(rag) == edges(whole)
-
-
-def test_the_fact_of_a_deleted_passage_is_no_edge_any_more(make: Make, script: Script) -> None:
+def test_what_comes_and_goes_piece_by_piece_gives_the_graph_of_indexing_at_once(make: Make, script: Script) -> None:
     swap = "They gave the tractor for leeks."
     script.triples["gave"] = [("tractor", "was given for", "leeks")]
-    whole, raw, rag = make.raw(), make.raw(), make.epic()
-    whole.index([SOLD, FARM, SOUP])
-    for one in (raw, rag):
-        one.index([SOLD, FARM, swap])
-        one.delete([swap])  # both entities are in FARM as well
-        one.index([SOUP])
-    assert edges(raw) != edges(whole)
+    whole, rag = make.raw(), make.epic()
+    whole.index([*DOCS, WALL])
+    rag.index([SOLD])
+    rag.index([FARM, swap])
+    rag.delete([swap])  # both its entities are in FARM as well
+    rag.index([SOUP, WALL])
     assert edges(rag) == edges(whole)
 
 
@@ -219,89 +181,44 @@ def test_what_a_model_answers_is_not_run(make: Make, script: Script, tmp_path: P
     assert report.memory.kept == 1
 
 
-def test_what_was_deleted_last_is_not_on_disk_and_does_not_come_in_the_way(make: Make) -> None:
-    raw, rag = make.raw(), make.epic()
-    for one in (raw, rag):
-        one.index([SOLD])
-        one.delete([SOLD])
-        assert texts(one) == set()
-    assert "Idris Pell" in Path(raw.openie_results_path).read_text()
-    with pytest.raises(AssertionError):
-        raw.index([SOUP])
+def test_entities_go_with_the_last_passage_that_names_them_and_leave_the_disk(make: Make) -> None:
+    rag = make.epic()
+    rag.index(DOCS)
+    rag.delete([SOLD])
+    rag.delete([FARM])
+    assert entities(rag) == {"lentil soup", "leeks"}
+    assert set(rag.graph.vs["content"]) == {"lentil soup", "leeks", SOUP}
     assert "Idris Pell" not in Path(rag.openie_results_path).read_text()
+    rag.delete([SOUP])
+    assert texts(rag) == set()
     rag.index([SOUP])
     assert found(rag) == [SOUP]
 
 
-def test_entities_go_with_the_last_passage_that_names_them(make: Make) -> None:
-    raw, rag = make.raw(), make.epic()
-    for one in (raw, rag):
-        one.index(DOCS)
-        one.delete([SOLD])
-        one.delete([FARM])
-    assert "tractor" in entities(raw)  # SOLD was deleted, and is still taken for a source
-    assert entities(rag) == {"lentil soup", "leeks"}
-    assert set(rag.graph.vs["content"]) == {"lentil soup", "leeks", SOUP}
+def full(*_: Any) -> None:
+    raise OSError("No space left on device")
 
 
-def test_a_new_document_can_be_deleted_after_a_question(make: Make) -> None:
-    raw, rag = make.raw(), make.epic()
-    for one in (raw, rag):
-        one.index([SOLD])
-        one.retrieve_dpr([QUESTION])
-        one.index([SOUP])
-    with pytest.raises(KeyError):
-        raw.delete([SOUP])
-    rag.delete([SOUP])
-    assert texts(rag) == {SOLD}
-
-
-def test_an_index_that_fails_leaves_all_as_it_was(make: Make) -> None:
-    raw, rag = make.raw(), make.epic()
-    for one in (raw, rag):
-        one.index([SOLD])
-        one.embedding_model.fails = "sallow green"  # the entity; the passage is embedded before
-        with pytest.raises(RuntimeError, match="is gone"):
-            one.index([FARM])
-        one.embedding_model.fails = "\0"
-    assert texts(raw) == {SOLD, FARM}
-    try:
-        raw.retrieve([QUESTION])
-        raw.index([FARM])
-        broken = raw.graph.degree(raw.graph.vs.find(content=FARM)) == 0
-    except AssertionError:
-        broken = True
-    assert broken
-
-    assert texts(rag) == {SOLD}
-    assert found(rag) == [SOLD]
+@pytest.mark.parametrize("part", ["embedding", "graph"])
+def test_an_index_that_fails_leaves_all_as_it_was(make: Make, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    rag = make.epic()
+    rag.index([SOLD])
+    before = edges(rag)
+    with monkeypatch.context() as patched:
+        if part == "graph":
+            patched.setattr(rag.hipporag, "save_igraph", full)
+        else:  # the entity; the passage is embedded before
+            patched.setattr(rag.hipporag.embedding_model, "fails", "sallow green")
+        with pytest.raises((RuntimeError, OSError), match=r"is gone|No space left"):
+            rag.index([FARM])
+    assert (texts(rag), edges(rag), found(rag)) == ({SOLD}, before, [SOLD])
     assert rag.update().indexed == 1  # the memory holds it
     assert rag.graph.degree(rag.graph.vs.find(content=FARM)) > 0
     assert set(found(rag)) == {SOLD, FARM}
 
 
-def test_a_graph_that_cannot_be_written_is_as_it_was(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> None:
-        raise OSError("No space left on device")
-
-    rag = make.epic()
-    rag.index([SOLD])
-    before = edges(rag)
-    with monkeypatch.context() as patched:
-        patched.setattr(rag.hipporag, "save_igraph", full)
-        with pytest.raises(OSError, match="No space left"):
-            rag.index([FARM])
-        assert edges(rag) == before
-        assert found(rag) == [SOLD]
-    rag.update()
-    assert set(found(rag)) == {SOLD, FARM}
-
-
 def test_an_extraction_file_of_another_store_does_not_come_in_the_way(make: Make) -> None:
     # It is one for all embedding models in a folder.
-    make.raw("one").index([SOLD])
-    with pytest.raises(AssertionError):
-        make.raw("one", embedding_model_name="other").index([SOUP])
     make.epic(hipporag=make.raw("two")).index([SOLD])
     rag = make.epic(hipporag=make.raw("two", embedding_model_name="other"))
     rag.index([SOUP])
@@ -326,20 +243,11 @@ def test_names_of_other_scripts_are_not_one_entity(make: Make, script: Script) -
         "Café": [("Café Zoë", "serves", "crème brûlée")],
     }
     docs = ["Москва столица.", "東京は首都。", "The Café Zoë."]
-    raw, rag = make.raw(), make.epic()
-    raw.index(docs)
-    assert "" in entities(raw)  # Moscow, Russia, Tokyo and Japan
+    rag = make.epic()
     report = rag.index(docs)
     assert entities(rag) == {"cafe zoe", "creme brulee"}
     assert "2 facts were left out" in str(report)
     assert set(found(rag, "Где Москва?")) == set(docs)
-
-
-def test_a_query_without_an_embedding_is_answered(make: Make) -> None:
-    rag = make.epic()
-    rag.index(DOCS)
-    rag.embedding_model.zero = "???"
-    assert set(found(rag, "???")) == set(DOCS)
 
 
 # the memory decides
@@ -369,14 +277,12 @@ def test_the_undecided_wait_and_are_tried_again(make: Make) -> None:
 
 
 def test_what_leaves_the_memory_leaves_the_graph(make: Make) -> None:
-    rag = make.epic(keeping())
+    rag = make.epic()
     rag.index(DOCS)
     by_text = {item.text: item for item in rag.memory.items()}
     rag.memory.forget(by_text[SOLD])
-    assert set(found(rag)) == {FARM, SOUP}
-    assert texts(rag) == {FARM, SOUP}
-    assert rag.forget(by_text[FARM].id) == 1
-    assert texts(rag) == {SOUP}
+    assert set(found(rag)) == texts(rag) == {FARM, SOUP}
+    assert rag.forget(by_text[FARM].id) == 1 and texts(rag) == {SOUP}
     assert rag.delete([SOUP, "Nobody knows this."]).passages == 0
     assert len(rag.memory) == 0
 
@@ -405,31 +311,17 @@ def test_what_leaves_the_memory_leaves_the_cache_of_the_model(make: Make, monkey
     assert rag.delete([]).passages == 2
 
 
-def full(*_: Any) -> None:
-    raise OSError("disk full")
-
-
-def test_what_cannot_be_removed_is_not_given_away(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", ["delete", "save_igraph"])
+def test_what_cannot_be_removed_is_not_given_away(make: Make, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     rag = make.epic()
     rag.index(DOCS)
     with monkeypatch.context() as patched:
-        patched.setattr(type(rag.hipporag), "delete", full)
+        patched.setattr(type(rag.hipporag), part, full)
         rag.memory.forget(*(item for item in rag.memory.items() if item.text == SOLD))
-        for _ in range(2):
-            with pytest.raises(OSError, match="disk full"):
+        for _ in range(2 if part == "delete" else 1):
+            with pytest.raises(OSError, match="No space left"):
                 rag.retrieve([QUESTION])
-    assert set(found(rag)) == {FARM, SOUP}
-    assert texts(rag) == {FARM, SOUP}
-
-
-def test_what_was_removed_in_part_is_gone(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    rag = make.epic()
-    rag.index(DOCS)
-    with monkeypatch.context() as patched:
-        patched.setattr(type(rag.hipporag), "save_igraph", full)
-        with pytest.raises(OSError, match="disk full"):
-            rag.forget(*(item for item in rag.memory.items() if item.text == SOLD))
-    assert set(found(rag)) == {FARM, SOUP}
+    assert set(found(rag)) == texts(rag) == {FARM, SOUP}
     rag.index([SOLD])
     assert set(found(rag)) == set(DOCS)
 
@@ -446,29 +338,18 @@ def test_a_graph_of_another_memory_is_not_emptied_unasked(make: Make, tmp_path: 
     assert (report.removed, report.indexed) == (2, 1)
 
 
-def test_a_memory_that_may_not_be_written_is_asked(make: Make, tmp_path: Path) -> None:
-    with EpicMemory.open(tmp_path / "me.epic", [GARDEN], settings=Settings(verifier=KeepAll(), coarse=False)) as memory:
-        make.epic(memory, make.raw("kept")).index(DOCS)
-    with EpicMemory.open(tmp_path / "me.epic", settings=Settings(read_only=True)) as memory:
-        assert set(found(make.epic(memory, make.raw("kept")))) == set(DOCS)
-
-
 def test_a_preference_that_goes_takes_its_passages_along_and_one_that_comes_brings_some(make: Make) -> None:
     def answer(candidate: Candidate) -> Verdict:
         near = {GARDEN: "leeks", VEGAN: "soup"}
-        wanted = [p for p in candidate.preferences if near.get(p.text, "tractor") in candidate.item.text]
-        verdict = keep(candidate)
-        kept = tuple(a for a in verdict.alignments if a.preference_id in {p.id for p in wanted})
-        if not kept:
-            return Verdict(decision=Decision.DISCARD, rationale="far")
-        return Verdict(decision=Decision.KEEP, alignments=kept)
+        wanted = {p.id for p in candidate.preferences if near.get(p.text, "tractor") in candidate.item.text}
+        kept = tuple(one for one in keep(candidate).alignments if one.preference_id in wanted)
+        return Verdict(decision=Decision.KEEP if kept else Decision.DISCARD, alignments=kept)
 
     rag = make.epic(keeping(verifier=Answering(answer)))
     rag.index(DOCS)
     assert texts(rag) == {FARM, SOUP}
     rag.memory.preferences.remove(GARDEN)
-    assert found(rag) == [SOUP]
-    assert texts(rag) == {SOUP}
+    assert set(found(rag)) == texts(rag) == {SOUP}
     rag.memory.preferences.add("I collect tractors.")
     rag.index(DOCS)
     assert set(found(rag)) == set(DOCS)
@@ -512,18 +393,22 @@ def test_items_with_the_same_text_are_one_passage_until_the_last_goes(make: Make
 
 
 def test_both_are_opened_again(make: Make, tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    with EpicMemory.open(path, [GARDEN, VEGAN], settings=Settings(verifier=KeepAll(), coarse=False)) as memory:
+    def ranked(rag: EpicHippoRAG) -> list[tuple[str, float]]:
+        return [(hit.item.text, round(hit.score, 5)) for hit in rag.search(QUESTION)]
+
+    path, keeps = tmp_path / "me.epic", Settings(verifier=KeepAll(), coarse=False)
+    with EpicMemory.open(path, [GARDEN, VEGAN], settings=keeps) as memory:
         rag = make.epic(memory, make.raw("kept"))
         rag.index(DOCS)
-        before = [(hit.item.text, round(hit.score, 5)) for hit in rag.search(QUESTION)]
-    with EpicMemory.open(path, settings=Settings(verifier=KeepAll(), coarse=False)) as memory:
+        before = ranked(rag)
+    with EpicMemory.open(path, settings=Settings(read_only=True)) as memory:
+        assert set(found(make.epic(memory, make.raw("kept")))) == set(DOCS)
+    with EpicMemory.open(path, settings=keeps) as memory:
         memory.forget(*(item for item in memory.items() if item.text == SOUP))
         rag = make.epic(memory, make.raw("kept"))
-        assert rag.foreign == []
-        assert texts(rag) == {SOLD, FARM}
+        assert rag.foreign == [] and texts(rag) == {SOLD, FARM}
         assert rag.index(DOCS).indexed == 1
-        assert [(hit.item.text, round(hit.score, 5)) for hit in rag.search(QUESTION)] == before
+        assert ranked(rag) == before
 
 
 @pytest.mark.parametrize(
@@ -602,14 +487,14 @@ def test_both_vectors_of_a_query_are_steered_and_the_instance_keeps_its_own(
     rag = make.epic(keeping([preference]))
     rag.index([CASINO, QUIET, SOLD])
     raw, searched = rag.hipporag, {}
-    for kind, method in (("triple", "get_fact_scores"), ("passage", "dense_passage_retrieval")):
-        own = getattr(type(raw), method)
+    for kind, name in (("triple", "get_fact_scores"), ("passage", "dense_passage_retrieval")):
+        own = getattr(type(raw), name)
 
         def spy(self: Any, query: str, kind: str = kind, own: Any = own) -> Any:
             searched[kind] = self.query_to_embedding[kind][query].copy()
             return own(self, query)
 
-        monkeypatch.setattr(type(raw), method, spy)
+        monkeypatch.setattr(type(raw), name, spy)
     rag.retrieve([STAY], steering="off")
     plain, before = dict(searched), set(vars(raw))
     assert not np.allclose(plain["triple"], plain["passage"])
@@ -674,16 +559,18 @@ def test_who_answers_reads_the_instructions_and_who_asks_gets_the_texts(make: Ma
 
 
 def test_a_calls_preferences_are_the_only_ones_spoken_of(make: Make, script: Script) -> None:
+    def named(hits: Any) -> set[str]:
+        return {entry.preference for hit in hits for entry in hit.entries}
+
     rag = make.epic()
     rag.index(DOCS)
-    assert {entry.preference for hit in rag.search(QUESTION, preferences=[VEGAN]) for entry in hit.entries} == {VEGAN}
+    assert named(rag.search(QUESTION, preferences=[VEGAN])) == {VEGAN}
     assert GARDEN not in rag.context(QUESTION, preferences=VEGAN)
-    assert not any(hit.entries for hit in rag.search(QUESTION, preferences=()))
+    assert named(rag.search(QUESTION, preferences=())) == set()
     solution = rag.retrieve([QUESTION], preferences=[VEGAN])[0]
-    assert {entry.preference for hit in rag.hits(solution, preferences=[VEGAN]) for entry in hit.entries} == {VEGAN}
+    assert named(rag.hits(solution, preferences=[VEGAN])) == {VEGAN}
     rag.rag_qa([QUESTION], preferences=[VEGAN])
-    assert VEGAN in script.read[-1]
-    assert GARDEN not in script.read[-1]
+    assert VEGAN in script.read[-1] and GARDEN not in script.read[-1]
     rag.rag_qa([QUESTION], preferences=())
     assert "Guidance" not in script.read[-1]
 
@@ -696,7 +583,6 @@ def test_hits_say_what_is_known(make: Make) -> None:
     assert [hit.item.text for hit in hits] == solution.docs
     assert (hits[0].item.id, hits[0].item.metadata) == ("soup", {"source": "notes.md"})
     assert {entry.preference for entry in hits[0].entries} == {GARDEN, VEGAN}
-    assert all(isinstance(hit.score, float) for hit in hits)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert f"- Think of {VEGAN}: {SOUP}" in rag.context("What goes into the soup?")
     hits[0].item.metadata["source"] = "changed"  # type: ignore[index]
@@ -706,35 +592,23 @@ def test_hits_say_what_is_known(make: Make) -> None:
 # the rest
 
 
-def test_asynchronously_it_is_the_same(make: Make) -> None:
-    async def run() -> Any:
-        rag = make.epic(keeping(verifier=Raising(RuntimeError("x"), times=0)))
-        await rag.aindex([*DOCS, WALL])
-        await rag.adelete([WALL])
-        await rag.aupdate()
-        await rag.aretry()
-        solutions, dense = await rag.aretrieve([QUESTION]), await rag.aretrieve_dpr([QUESTION])
-        answers = await rag.arag_qa([QUESTION])
-        context, hits = await rag.acontext(QUESTION), await rag.asearch(QUESTION, 2)
-        count = await rag.aforget(*rag.memory.items())
-        return solutions[0].docs, dense[0].docs, answers[1], context, [hit.item.text for hit in hits], count
+async def test_asynchronously_it_is_the_same(make: Make) -> None:
+    outcomes = []
+    for twin in (False, True):
+        rag = make.epic()
 
-    rag = make.epic()
-    rag.index([*DOCS, WALL])
-    rag.delete([WALL])
-    rag.update()
-    rag.retry()
-    solutions, dense = rag.retrieve([QUESTION]), rag.retrieve_dpr([QUESTION])
-    answers, context = rag.rag_qa([QUESTION]), rag.context(QUESTION)
-    hits, count = rag.search(QUESTION, 2), rag.forget(*rag.memory.items())
-    assert asyncio.run(run()) == (
-        solutions[0].docs,
-        dense[0].docs,
-        answers[1],
-        context,
-        [hit.item.text for hit in hits],
-        count,
-    )
+        async def call(name: str, *given: Any, rag: EpicHippoRAG = rag, twin: bool = twin) -> Any:
+            made = method(rag, name, twin=twin)(*given)
+            return await made if twin else made
+
+        for name, *given in (("index", [*DOCS, WALL]), ("delete", [WALL]), ("update",), ("retry",)):
+            await call(name, *given)
+        solutions, dense = await call("retrieve", [QUESTION]), await call("retrieve_dpr", [QUESTION])
+        answers, context = await call("rag_qa", [QUESTION]), await call("context", QUESTION)
+        hits = [hit.item.text for hit in await call("search", QUESTION, 2)]
+        count = await call("forget", *rag.memory.items())
+        outcomes.append((solutions[0].docs, dense[0].docs, answers[1], context, hits, count))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_bad_input_is_named(make: Make) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -73,57 +73,35 @@ both_ways = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", 
 
 @both_ways
 async def test_an_agent_with_tools_and_a_memory(memory: EpicMemory, asynchronous: bool) -> None:
-    model, middleware = tool_loop(), EpicMemoryMiddleware(memory, k=2)
+    model, middleware, trace = tool_loop(), EpicMemoryMiddleware(memory, k=2), Runs()
     agent = create_agent(model, [weather], middleware=[middleware], system_prompt="Be brief.")
-    expected = [hit.text for hit in memory.search(QUESTION, 2)]
-    result = await answered(agent, asynchronous, ask(QUESTION))
+    hits = memory.search(QUESTION, 2)
+    messages: list[BaseMessage] = [HumanMessage("Hi", id="h"), AIMessage("Hello", id="a"), HumanMessage(QUESTION)]
+    copies = [message.model_copy(deep=True) for message in messages]
+    result = await answered(agent, asynchronous, {"messages": messages}, {"callbacks": [trace]})
 
-    assert [message.type for message in result["messages"]] == ["human", "ai", "tool", "ai"]
-    assert result["messages"][-1].text == ANSWER
-    assert len(model.systems) == 2
-    assert model.systems[0] == model.systems[1]
+    # The caller's messages and the state stay as they are.
+    assert messages[:2] == copies[:2] == result["messages"][:2] and messages[2].content == QUESTION
+    assert [message.type for message in result["messages"]] == ["human", "ai", "human", "ai", "tool", "ai"]
+    assert set(result) == {"messages"} and result["messages"][-1].text == ANSWER
+    assert len(model.systems) == 2 and model.systems[0] == model.systems[1]
     for told in model.told:
         assert told.startswith("Be brief.\n\n")
-        assert all(text in told for text in expected) and VEGAN in told
+        assert all(hit.text in told for hit in hits) and VEGAN in told
+    if asynchronous and sys.version_info < (3, 11):
+        assert trace.of_kind("retriever") == []
+    else:
+        # Once for the turn, though the model was called twice.
+        (run,) = trace.of_kind("retriever")
+        assert (run.given, trace.above(run)[0].name) == (QUESTION, "model")
+        assert [document.id for document in run.found] == [hit.item.id for hit in hits]
+        assert [document.metadata["epic_score"] for document in run.found] == pytest.approx([hit.score for hit in hits])
     # The memory holds the turn, and finds it in the next.
     assert middleware.report is not None and middleware.report.kept == 1
     assert len(memory) == len(ITEMS) + 1
     await answered(agent, asynchronous, ask("Remind me of the hotels without casinos."))
     assert f"user: {QUESTION}\n" in model.told[2]
-    assert ANSWER not in model.told[2]
-    assert "Sunny" not in "".join(model.told)
-
-
-@both_ways
-async def test_the_callers_messages_and_the_state_stay_as_they_are(memory: EpicMemory, asynchronous: bool) -> None:
-    messages: list[BaseMessage] = [
-        HumanMessage("Hi", id="h"),
-        AIMessage("Hello", id="a"),
-        HumanMessage(QUESTION, id="q"),
-    ]
-    copies = [message.model_copy(deep=True) for message in messages]
-    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory)], system_prompt="Be brief.")
-    result = await answered(agent, asynchronous, {"messages": messages})
-    assert messages == copies
-    assert result["messages"][:3] == copies
-    assert set(result) == {"messages"}
-    assert not [message for message in result["messages"] if message.type == "system"]
-
-
-@both_ways
-async def test_what_is_retrieved_is_seen_in_the_trace(memory: EpicMemory, asynchronous: bool) -> None:
-    trace = Runs()
-    agent = create_agent(tool_loop(), [weather], middleware=[EpicMemoryMiddleware(memory, k=2)])
-    hits = memory.search(QUESTION, 2)
-    await answered(agent, asynchronous, ask(QUESTION), {"callbacks": [trace]})
-    if asynchronous and sys.version_info < (3, 11):
-        assert trace.of_kind("retriever") == []
-        return
-    # Once for the turn, though the model was called twice.
-    (run,) = trace.of_kind("retriever")
-    assert (run.given, trace.above(run)[0].name) == (QUESTION, "model")
-    assert [document.id for document in run.found] == [hit.item.id for hit in hits]
-    assert [document.metadata["epic_score"] for document in run.found] == pytest.approx([hit.score for hit in hits])
+    assert ANSWER not in model.told[2] and "Sunny" not in "".join(model.told)
 
 
 # many users
@@ -146,17 +124,17 @@ def by_user(messages: list[BaseMessage]) -> str:
 async def test_one_agent_serves_many_users_at_a_time(asynchronous: bool) -> None:
     memories = users()
     model = ScriptedChat(answers=by_user)
-    agent = create_agent(
-        model, middleware=[EpicMemoryMiddleware(memories.__getitem__, k=50)], checkpointer=InMemorySaver()
-    )
-    names = [*memories] * 8
+    middleware = [EpicMemoryMiddleware(memories.__getitem__, k=50)]
+    agent = create_agent(model, middleware=middleware, checkpointer=InMemorySaver())
+    names = [*memories] * 4
     inputs = [ask(f"Turn {turn}: hotels for {user}") for turn, user in enumerate(names)]
     if asynchronous:
-        runs = [
-            agent.ainvoke(question, thread(f"{user}{turn}"), context={"namespace": user})
-            for turn, (question, user) in enumerate(zip(inputs, names, strict=True))
-        ]
-        results = await asyncio.gather(*runs)
+        results = await asyncio.gather(
+            *(
+                agent.ainvoke(question, thread(f"{user}{turn}"), context={"namespace": user})
+                for turn, (question, user) in enumerate(zip(inputs, names, strict=True))
+            )
+        )
     else:
         configs = [thread(f"{user}{turn}", namespace=user) for turn, user in enumerate(names)]
         results = agent.batch(inputs, configs, max_concurrency=4)
@@ -168,21 +146,8 @@ async def test_one_agent_serves_many_users_at_a_time(asynchronous: bool) -> None
         assert not [other for other in memories if other != user and other in system]
     for user, memory in memories.items():
         texts = [hit.item.text for hit in memory.search("hotels", 50)]
-        assert len(texts) == len(memory) == 9
+        assert len(texts) == len(memory) == 5
         assert not [text for text in texts for other in memories if other != user and other in text]
-
-
-def failing_once(answers: Sequence[str | AIMessage]) -> ScriptedChat:
-    """A model that is down when it is asked first."""
-    left: list[str | AIMessage | Exception] = [ConnectionError("down"), *answers]
-
-    def answer(messages: list[BaseMessage]) -> str | AIMessage:
-        given = left.pop(0)
-        if isinstance(given, Exception):
-            raise given
-        return given
-
-    return ScriptedChat(answers=answer)
 
 
 def turns(memory: EpicMemory) -> list[str]:
@@ -190,60 +155,48 @@ def turns(memory: EpicMemory) -> list[str]:
     return sorted(hit.item.text for hit in memory.search("hotels", 50) if hit.item.text.startswith("user: "))
 
 
-ANNAS, BOBS = "Hotels near the clinic where anna is treated?", "Which hotels would bob like?"
+ANNAS = "Hotels near the clinic where anna is treated?"
+APPROVE: Any = Command(resume={"decisions": [{"type": "approve"}]})
+REVIEWED: Any = HumanInTheLoopMiddleware(interrupt_on={"weather": True})
+no_interrupts = sys.version_info < (3, 11)  # LangGraph does not interrupt asynchronous nodes there
 
 
 @both_ways
-@pytest.mark.parametrize("again", [None, {"messages": []}])
-async def test_a_turn_that_failed_stays_its_users(asynchronous: bool, again: Any) -> None:
-    for user in ("bob", "anna"):
-        memories = users()
-        agent = create_agent(
-            failing_once(["Hotels by the sea."]),
-            middleware=[EpicMemoryMiddleware(memories.__getitem__)],
-            checkpointer=InMemorySaver(),
-        )
-        with pytest.raises(ConnectionError):
-            await answered(agent, asynchronous, ask(ANNAS), thread("one"), context={"namespace": "anna"})
-        result = await answered(agent, asynchronous, again, thread("one"), context={"namespace": user})
-        assert result["messages"][-1].text == "Hotels by the sea."
-        assert turns(memories["bob"]) == []
-        assert turns(memories["anna"]) == ([f"user: {ANNAS}"] if user == "anna" else [])
-
-
-@both_ways
-async def test_a_turn_that_another_user_resumes_is_not_theirs(asynchronous: bool) -> None:
-    if asynchronous and sys.version_info < (3, 11):
+@pytest.mark.parametrize("user", ["bob", "anna"])
+@pytest.mark.parametrize("again", [None, {"messages": []}, APPROVE], ids=["failed", "failed, no words", "waited"])
+async def test_a_turn_that_another_user_ends_is_not_theirs(asynchronous: bool, again: Any, user: str) -> None:
+    if again is APPROVE and asynchronous and no_interrupts:
         pytest.skip("LangGraph does not interrupt asynchronous nodes there")
-    for user in ("bob", "anna"):
-        memories = users()
-        agent = create_agent(
-            ScriptedChat(answers=[called("weather", city="Rome"), "Hotels by the sea."]),
-            [weather],
-            middleware=[
-                EpicMemoryMiddleware(memories.__getitem__),
-                HumanInTheLoopMiddleware(interrupt_on={"weather": True}),
-            ],
-            checkpointer=InMemorySaver(),
-        )
+    memories, left = users(), [called("weather", city="Rome"), "Hotels by the sea."]
+
+    def answer(messages: list[BaseMessage]) -> Any:
+        said = left.pop(0)
+        if again is not APPROVE and len(left) == 1:
+            raise ConnectionError("down")
+        return said
+
+    agent = create_agent(
+        ScriptedChat(answers=answer),
+        [weather],
+        middleware=[EpicMemoryMiddleware(memories.__getitem__), REVIEWED],
+        checkpointer=InMemorySaver(),
+    )
+    with nullcontext() if again is APPROVE else pytest.raises(ConnectionError):
         await answered(agent, asynchronous, ask(ANNAS), thread("one"), context={"namespace": "anna"})
-        decision: Any = Command(resume={"decisions": [{"type": "approve"}]})
-        result = await answered(agent, asynchronous, decision, thread("one"), context={"namespace": user})
-        assert result["messages"][-1].text == "Hotels by the sea."
-        assert turns(memories["bob"]) == []
-        assert turns(memories["anna"]) == ([f"user: {ANNAS}"] if user == "anna" else [])
+    result = await answered(agent, asynchronous, again, thread("one"), context={"namespace": user})
+    assert result["messages"][-1].text == "Hotels by the sea."
+    assert turns(memories["bob"]) == []
+    assert turns(memories["anna"]) == ([f"user: {ANNAS}"] if user == "anna" else [])
 
 
 @both_ways
 async def test_what_is_kept_in_the_state_is_no_text(memory: EpicMemory, asynchronous: bool) -> None:
-    agent = create_agent(
-        ScriptedChat(answers=[ANSWER]), middleware=[EpicMemoryMiddleware(memory)], checkpointer=InMemorySaver()
-    )
+    model, middleware = ScriptedChat(answers=[ANSWER]), [EpicMemoryMiddleware(memory)]
+    agent = create_agent(model, middleware=middleware, checkpointer=InMemorySaver())
     result = await answered(agent, asynchronous, ask(QUESTION), thread("one"), context={"namespace": "default"})
     kept = agent.get_state(thread("one")).values
     assert set(kept) == {"messages", "epic_turn"}
-    assert kept["epic_turn"]["asked"] == result["messages"][0].id
-    assert "default" not in str(kept["epic_turn"])
+    assert kept["epic_turn"]["asked"] == result["messages"][0].id and "default" not in str(kept["epic_turn"])
 
 
 @both_ways
@@ -254,10 +207,7 @@ async def test_two_memories_in_one_agent(memory: EpicMemory, asynchronous: bool)
     work = EpicMemory(["I prefer hotels near the office."])
     work.add("Hotels near the office: the Plaza.")
     model = ScriptedChat(answers=[ANSWER])
-    stack = [
-        EpicMemoryMiddleware(memory, k=1),
-        Work(work, k=1, remember=False),
-    ]
+    stack = [EpicMemoryMiddleware(memory, k=1), Work(work, k=1, remember=False)]
     with pytest.raises(AssertionError, match="duplicate"):
         create_agent(model, middleware=[EpicMemoryMiddleware(memory), EpicMemoryMiddleware(work)])
     await answered(create_agent(model, middleware=stack), asynchronous, ask(QUESTION))
@@ -291,20 +241,14 @@ async def test_beside_other_middleware(memory: EpicMemory, asynchronous: bool) -
 
 @both_ways
 async def test_a_turn_that_waits_for_the_user(memory: EpicMemory, asynchronous: bool) -> None:
-    if asynchronous and sys.version_info < (3, 11):
+    if asynchronous and no_interrupts:
         pytest.skip("LangGraph does not interrupt asynchronous nodes there")
     model, middleware, trace = tool_loop(), EpicMemoryMiddleware(memory), Runs()
-    agent = create_agent(
-        model,
-        [weather],
-        middleware=[middleware, HumanInTheLoopMiddleware(interrupt_on={"weather": True})],
-        checkpointer=InMemorySaver(),
-    )
-    result = await answered(agent, asynchronous, ask(QUESTION), {**thread("one"), "callbacks": [trace]})
-    assert "__interrupt__" in result
+    agent = create_agent(model, [weather], middleware=[middleware, REVIEWED], checkpointer=InMemorySaver())
+    config = {**thread("one"), "callbacks": [trace]}
+    assert "__interrupt__" in await answered(agent, asynchronous, ask(QUESTION), config)
     assert middleware.report is None
-    decision: Any = Command(resume={"decisions": [{"type": "approve"}]})
-    result = await answered(agent, asynchronous, decision, {**thread("one"), "callbacks": [trace]})
+    result = await answered(agent, asynchronous, APPROVE, config)
     assert result["messages"][-1].text == ANSWER
     assert model.systems[0] == model.systems[1]
     assert len(trace.of_kind("retriever")) <= 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from epic_memory import Settings
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
-from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -23,21 +21,17 @@ from epic_langchain.models import RUN_NAME, LangChainLM
 from epic_memory import EpicMemory, Item, Stance
 from epic_memory.errors import InvalidInputError, MemoryClosedError
 from epic_memory.verification import LMVerifier
-from helpers import HashEncoder
+from helpers import HashEncoder, method
 from langchain_runs import Runs
 from scripted import TRAIN, WINE, answer_to, documents, read_prompt
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 QUESTION = "Where should I stay, are there hotels with casinos?"
-ANN, BOB = "ann", "bob"
-FOOD = [
-    Item(id="stew", text="A vegan stew for a strict vegan diet.", metadata={"year": 2020}),
-    Item(id="curry", text="A vegan curry, good for any strict vegan diet.", metadata={"year": 2024}),
-]
-HOTELS = [
-    Item(id="casino", text="The hotels of the strip have casinos.", metadata={"year": 2024}),
-    Item(id="quiet", text="Quiet hotels without casinos in the old town.", metadata={"year": 2019}),
-    Item(id="poker", text="Hotels with casinos hold poker nights.", metadata={"year": 2021}),
+ANN = "ann"
+ITEMS = [
+    Item(id="stew", text="A vegan stew for a strict vegan diet."),
+    Item(id="casino", text="The hotels of the strip have casinos."),
+    Item(id="quiet", text="Quiet hotels without casinos in the old town."),
 ]
 
 Call = Callable[..., Awaitable[Any]]
@@ -45,26 +39,13 @@ Call = Callable[..., Awaitable[Any]]
 
 @pytest.fixture(params=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Call:
-    """Invokes a chain with or without blocking the event loop."""
+    """Invokes a chain, or calls another method of it, with or without blocking the event loop."""
 
-    async def invoked(chain: Runnable[Any, Any], given: Any, config: Any = None, **options: Any) -> Any:
-        if request.param == "async":
-            return await chain.ainvoke(given, config, **options)
-        return chain.invoke(given, config, **options)
+    async def called(chain: Runnable[Any, Any], given: Any, config: Any = None, way: str = "invoke", **o: Any) -> Any:
+        made = method(chain, way, twin=request.param == "async")(given, config, **o)
+        return await made if request.param == "async" else made
 
-    return invoked
-
-
-@pytest.fixture(params=["sync", "async"])
-def batch(request: pytest.FixtureRequest) -> Call:
-    """Invokes a chain with several inputs."""
-
-    async def invoked(chain: Runnable[Any, Any], given: Any, config: Any = None, **options: Any) -> Any:
-        if request.param == "async":
-            return await chain.abatch(given, config, **options)
-        return chain.batch(given, config, **options)
-
-    return invoked
+    return called
 
 
 # models
@@ -111,33 +92,9 @@ def ids(found: list[Document]) -> list[str | None]:
     return [document.id for document in found]
 
 
-# runs
-
-
 @pytest.fixture
 def runs() -> Runs:
     return Runs()
-
-
-# documents on their way into a store
-
-
-class Loader(BaseLoader):
-    """Loads documents, also asynchronously, and says how many it has loaded."""
-
-    def __init__(self, loaded: list[Document]) -> None:
-        self.documents = loaded
-        self.loaded = 0
-
-    def lazy_load(self) -> Iterator[Document]:
-        for document in self.documents:
-            self.loaded += 1
-            yield document
-
-    async def alazy_load(self) -> AsyncIterator[Document]:
-        for document in self.lazy_load():
-            await asyncio.sleep(0)
-            yield document
 
 
 # the filter's runs
@@ -146,9 +103,8 @@ class Loader(BaseLoader):
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_the_filter_is_a_run_and_calls_of_the_model_are_in_it(concurrency: int, runs: Runs, call: Call) -> None:
     given = docs()
-    found = await call(
-        filtering(concurrency), given, {"callbacks": [runs], "tags": ["mine"], "metadata": {"user": ANN}}
-    )
+    config = {"callbacks": [runs], "tags": ["mine"], "metadata": {"user": ANN}}
+    found = await call(filtering(concurrency), given, config)
     run = runs.one("EpicDocumentTransformer")
     assert run.parent is None and run.error is None
     assert run.given == given and run.found == found
@@ -176,29 +132,30 @@ async def test_called_from_a_function_it_is_a_child_of_that(runs: Runs, call: Ca
     assert all(runs.one("step") in runs.above(model) for model in runs.of_kind("model"))
 
 
-def test_a_lazy_run_reports_to_whom_it_is_told_to(runs: Runs) -> None:
-    elsewhere = Runs()
+async def test_a_lazy_run_reports_to_whom_it_is_told_to(runs: Runs) -> None:
+    async def arriving() -> AsyncIterator[Document]:
+        for document in docs():
+            yield document
+
+    elsewhere, other = Runs(), Runs()
     coming = filtering(3).lazy_transform(iter(docs()), {"callbacks": [runs]})
     next(coming)
     # Between two documents the caller's own calls are the caller's.
     ScriptedChat(answers=["Hello."]).invoke("Hello?", {"callbacks": [elsewhere]})
-    assert len(list(coming)) == 5
-    assert len(runs.of_kind("model")) == 2 and {run.name for run in runs.all.values() if not run.parent} == {RUN_NAME}
-    assert len(elsewhere.all) == 1
+    assert len(list(coming)) == 5 and len(elsewhere.all) == 1
+    asynchronous = filtering(3).alazy_transform(arriving(), {"callbacks": [other]})
+    assert len([document async for document in asynchronous]) == 6
+    for heard in (runs, other):
+        assert len(heard.of_kind("model")) == 2
+        assert {run.name for run in heard.all.values() if not run.parent} == {RUN_NAME}
 
 
-async def test_an_asynchronous_lazy_run_reports_to_whom_it_is_told_to(runs: Runs) -> None:
-    coming = filtering(3).alazy_transform(Loader(docs()).alazy_load(), {"callbacks": [runs]})
-    assert len([document async for document in coming]) == 6
-    assert len(runs.of_kind("model")) == 2 and {run.name for run in runs.all.values() if not run.parent} == {RUN_NAME}
-
-
-async def test_each_of_several_runs_has_its_own_calls(batch: Call) -> None:
+async def test_each_of_several_runs_has_its_own_calls(call: Call) -> None:
     keep = filtering(3)
     given = [[Document(f"red wine {n} {m}", id=f"{n} {m}") for m in range(4)] for n in range(5)]
     heard = [Runs() for _ in given]
     configs = [{"callbacks": [runs], "run_name": f"filter {n}", "max_concurrency": 3} for n, runs in enumerate(heard)]
-    assert [ids(found) for found in await batch(keep, given, configs)] == [ids(one) for one in given]
+    assert [ids(found) for found in await call(keep, given, configs, "batch")] == [ids(one) for one in given]
     for n, runs in enumerate(heard):
         top = runs.one(f"filter {n}")
         asked = [model.given[0][-1].text for model in runs.of_kind("model")]
@@ -225,26 +182,15 @@ async def test_a_model_that_raises_is_heard_of_and_the_rest_goes_on(runs: Runs, 
     assert all("no route" in str(run.error) for run in failed)
 
 
-# memory and retriever in a chain
-
-
-@pytest.fixture(scope="module")
-def memory() -> EpicMemory:
-    memory = EpicMemory(PREFERENCES, settings=Settings(tau=0.0))
-    assert memory.add([*FOOD, *HOTELS]).kept == 5
-    return memory
-
-
 # the retriever's runs
 
 
-async def test_a_retrieval_is_a_run_with_documents_and_scores(memory: EpicMemory, runs: Runs, call: Call) -> None:
+async def test_a_retrieval_is_a_run_with_documents_and_scores(runs: Runs, call: Call) -> None:
+    memory = EpicMemory(PREFERENCES, settings=Settings(tau=0.0))
+    memory.add(ITEMS)
     retriever = EpicRetriever(memory=memory, k=2, tags=["epic"], metadata={"store": "me"})
-    found = await call(
-        retriever,
-        QUESTION,
-        {"callbacks": [runs], "run_name": "recall", "tags": ["call"], "metadata": {"user": ANN}},
-    )
+    config = {"callbacks": [runs], "run_name": "recall", "tags": ["call"], "metadata": {"user": ANN}}
+    found = await call(retriever, QUESTION, config)
     run = runs.one("recall")
     assert (run.kind, run.given, run.parent) == ("retriever", QUESTION, None)
     assert run.found == found and [type(document.metadata["epic_score"]) for document in run.found] == [float, float]

@@ -59,15 +59,10 @@ class Indexed:
 
 
 @pytest.fixture(params=["sync", "async"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def indexed(kind: str, tmp_path: Path) -> Iterator[Indexed]:
-    place = tmp_path / "me.vectors" if kind == "async" else None
+def indexed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Indexed]:
+    place = tmp_path / "me.vectors" if request.param == "async" else None
     with EpicVectorStore(path=place, preferences=PREFERENCES) as store:
-        yield Indexed(store, kind)
+        yield Indexed(store, request.param)
 
 
 def texts(documents: Iterable[Document]) -> set[str]:
@@ -147,6 +142,3 @@ async def test_what_the_transformer_keeps_is_skipped_the_second_time(indexed: In
         found, score = indexed.store.similarity_search_with_score(each.page_content, 1, steering="off")[0]
         assert found.page_content == each.page_content and score == pytest.approx(1.0, abs=2e-3)
         assert found.metadata["epic_alignments"] == each.metadata["epic_alignments"]
-
-
-# files, and failures

@@ -102,7 +102,7 @@ def test_documents_keep_their_class_and_id(hotels: InMemoryVectorStore) -> None:
 # a call's own options
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     k=st.integers(1, 8),
     mode=st.sampled_from(MODES),

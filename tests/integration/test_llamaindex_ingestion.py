@@ -315,8 +315,8 @@ async def test_an_embedding_model_that_fails_loses_no_document(part: str, run: R
 # workers
 
 
-@pytest.mark.parametrize("embedded", [False, True])
-async def test_workers_do_the_same(embedded: bool, run: Run) -> None:
+@pytest.mark.parametrize(("run", "embedded"), [("run", True), ("arun", False)], indirect=["run"])
+async def test_workers_do_the_same(run: Run, embedded: bool) -> None:
     options = {"embed_model": EpicEmbedding()} if embedded else {}
     keep = EpicTransform(preferences=["I avoid hotels with casinos."], **options)
     documents = [Document(text=f"The hotels of town {n} have casinos.", id_=str(n)) for n in range(4)]

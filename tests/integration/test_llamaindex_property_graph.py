@@ -549,7 +549,7 @@ async def test_models_that_fail_or_do_not_fit(index: PropertyGraphIndex) -> None
 # passages that go
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     told_of=st.lists(
         st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=3, unique=True), min_size=1, max_size=5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,24 +87,36 @@ def retriever(memory: EpicMemory) -> EpicRetriever:
     return EpicRetriever(memory, similarity_top_k=3)
 
 
+def made(nodes: Any = None, **options: Any) -> EpicRetriever:
+    """A retriever of its own memory, which takes in whatever is judged."""
+    return EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=nodes, **settled(**{"tau": -1.0, **options}))
+
+
+def keeping(**options: Any) -> EpicRetriever:
+    """A retriever whose memory keeps everything."""
+    return EpicRetriever(EpicMemory(PREFERENCES, **settled(**{"verifier": KeepAll(), "tau": -1.0, **options})))
+
+
 def ids(nodes: list[NodeWithScore]) -> list[str]:
     return [node.node_id for node in nodes]
 
 
+def own(node: NodeWithScore) -> dict[str, Any]:
+    """The metadata that is not ours."""
+    return {key: value for key, value in node.metadata.items() if not key.startswith("epic_")}
+
+
 @pytest.mark.parametrize(
-    "filters",
+    "filter_",
     [
-        MetadataFilters(filters=[MetadataFilter(key="ref_doc_id", value="menu")]),
-        MetadataFilters(filters=[MetadataFilter(key="doc_id", operator=FilterOperator.IN, value=["menu", "other"])]),
+        MetadataFilter(key="ref_doc_id", value="menu"),
+        MetadataFilter(key="doc_id", operator=FilterOperator.IN, value=["menu", "other"]),
     ],
     ids=["source", "sources"],
 )
-async def test_filters_are_part_of_the_search(filters: Any) -> None:
-    retriever = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, nodes=NODES, settings=Settings(tau=0.0), similarity_top_k=2, filters=filters
-    )
-    for nodes in (retriever.retrieve(BROAD), await retriever.aretrieve(BROAD)):
-        assert set(ids(nodes)) == {"stew", "curry"}
+async def test_filters_are_part_of_the_search(filter_: MetadataFilter) -> None:
+    retriever = made(NODES, tau=0.0, similarity_top_k=2, filters=MetadataFilters(filters=[filter_]))
+    assert set(ids(await both(retriever, "retrieve", BROAD))) == {"stew", "curry"}
 
 
 def test_how_many_can_be_changed(retriever: EpicRetriever) -> None:
@@ -118,14 +129,13 @@ def test_how_many_can_be_changed(retriever: EpicRetriever) -> None:
 
 def test_a_node_is_the_same_whatever_the_query_was() -> None:
     """Fusions of several queries know a node again by its hash."""
-    both = ["A vegan hotel.", "Vegan food in hotels without casinos.", "A casino with vegan food."]
-    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0))
-    memory.add(both)
-    retriever = EpicRetriever(memory)
-    queries = ("a vegan stew", "hotels with casinos", "hotel", PREFERENCES[0], PREFERENCES[1])
-    hits = [memory.search(query) for query in queries]
-    assert len({hit.entries[0].preference for found in hits for hit in found}) == 2
-    assert len({node.node.hash for query in queries for node in retriever.retrieve(query)}) == len(both)
+    texts = ["A vegan hotel.", "Vegan food in hotels without casinos.", "A casino with vegan food."]
+    retriever = keeping()
+    retriever.memory.add(texts)
+    queries = ("a vegan stew", "hotels with casinos", "hotel", *PREFERENCES)
+    hits = [hit for query in queries for hit in retriever.memory.search(query)]
+    assert len({hit.entries[0].preference for hit in hits}) == 2
+    assert len({node.node.hash for query in queries for node in retriever.retrieve(query)}) == len(texts)
 
 
 async def test_without_guidance_nodes_are_as_they_were_added() -> None:
@@ -135,15 +145,13 @@ async def test_without_guidance_nodes_are_as_they_were_added() -> None:
         for n, item in enumerate(ITEMS)
     ]
     nodes[0].relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="book")
-    own = {node.node_id: node for node in nodes}
-    retriever = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, nodes=nodes, settings=Settings(tau=0.0), guidance="none"
-    )
-    for found in (retriever.retrieve(BROAD), await retriever.aretrieve(BROAD)):
-        assert len(found) >= 4
-        assert [node.node.hash for node in found] == [own[node.node_id].hash for node in found]
-        assert [str(node.metadata) for node in found] == [str(own[node.node_id].metadata) for node in found]
-        assert [node.node.ref_doc_id for node in found] == [own[node.node_id].ref_doc_id for node in found]
+    by_id = {node.node_id: node for node in nodes}
+    found = await both(made(nodes, tau=0.0, guidance="none"), "retrieve", BROAD)
+    assert len(found) >= 4
+    for one in found:
+        before = by_id[one.node_id]
+        assert (one.node.hash, str(one.metadata)) == (before.hash, str(before.metadata))
+        assert one.node.ref_doc_id == before.ref_doc_id
     memory = EpicMemory(
         PREFERENCES, settings=Settings(fallback=lambda query, k: [Item(text="An engine.", metadata={"b": 1, "a": 2})])
     )
@@ -151,10 +159,11 @@ async def test_without_guidance_nodes_are_as_they_were_added() -> None:
     assert (page.text, str(page.metadata)) == ("An engine.", "{'b': 1, 'a': 2}")
 
 
-@pytest.mark.parametrize("mode", [MetadataMode.EMBED, MetadataMode.LLM])
-def test_guidance_is_neither_embedded_nor_shown_by_default(retriever: EpicRetriever, mode: MetadataMode) -> None:
-    content = retriever.retrieve(QUERY)[0].get_content(metadata_mode=mode)
-    assert "epic_" not in content and "kind: hotel" in content
+def test_guidance_is_neither_embedded_nor_shown_by_default(retriever: EpicRetriever) -> None:
+    (first, *_) = retriever.retrieve(QUERY)
+    for mode in (MetadataMode.EMBED, MetadataMode.LLM):
+        content = first.get_content(metadata_mode=mode)
+        assert "epic_" not in content and "kind: hotel" in content
 
 
 @pytest.mark.parametrize(("query", "what"), [(QueryBundle("  "), "query is empty"), (None, "not NoneType")])
@@ -163,18 +172,15 @@ async def test_a_query_that_cannot_be_is_an_error(retriever: Any, query: Any, wh
         await both(retriever, "_retrieve", query)
 
 
-async def test_texts_to_embed_stand_behind_the_query(memory: EpicMemory) -> None:
+async def test_texts_to_embed_stand_behind_the_query(retriever: EpicRetriever) -> None:
     """As HyDE hands them down: an answer that a model has made up, and the query itself."""
-    retriever = EpicRetriever(memory, similarity_top_k=3)
     transform = HyDEQueryTransform(llm=ScriptedLLM(answers=["A vegan stew for a strict vegan diet."]))
     bundle = transform.run(QUERY)
-    assert len(bundle.custom_embedding_strs) == 2
     answer = next(text for text in bundle.custom_embedding_strs if text != QUERY)
-    wanted = memory.search(f"{QUERY}\n{answer}", 3)
-    plain = retriever.retrieve(QUERY)
-    for found in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
-        assert [(node.node_id, node.score) for node in found] == [(hit.item.id, hit.score) for hit in wanted]
-        assert [node.score for node in found] != [node.score for node in plain]
+    wanted = retriever.memory.search(f"{QUERY}\n{answer}", 3)
+    plain, found = retriever.retrieve(QUERY), await both(retriever, "retrieve", bundle)
+    assert [(node.node_id, node.score) for node in found] == [(hit.item.id, hit.score) for hit in wanted]
+    assert [node.score for node in found] != [node.score for node in plain]
     assert retriever.retrieve(QueryBundle(QUERY, custom_embedding_strs=[QUERY, " "])) == plain
     # The query's own words count beside what is embedded.
     beside = retriever.retrieve(QueryBundle("poker", custom_embedding_strs=[QUERY, " "]))
@@ -189,43 +195,42 @@ async def test_an_embedding_in_a_bundle_is_not_used(retriever: EpicRetriever) ->
     bundle = QueryBundle(QUERY)
     VectorStoreIndex(copy.deepcopy(NODES), embed_model=ScriptedEmbedding()).as_retriever().retrieve(bundle)
     assert len(bundle.embedding or ()) == 96
-    assert retriever.retrieve(bundle) == await retriever.aretrieve(bundle) == retriever.retrieve(QUERY)
+    assert await both(retriever, "retrieve", bundle) == retriever.retrieve(QUERY)
 
 
 # adding
 
 
 async def test_nodes_that_are_added_come_out_with_their_ids_metadata_and_sources() -> None:
-    nodes = copy.deepcopy(NODES)
-    made = [EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(tau=0.0))) for _ in range(2)]
-    for retriever, report in ((made[0], made[0].add_nodes(iter(nodes))), (made[1], await made[1].aadd_nodes(nodes))):
-        assert report.seen == len(NODES)
-        for found in retriever.retrieve(QUERY):
-            own = next(node for node in NODES if node.node_id == found.node_id)
-            assert (found.text, found.node.ref_doc_id) == (own.text, own.ref_doc_id)
-            assert {key: value for key, value in found.metadata.items() if not key.startswith("epic_")} == own.metadata
+    nodes, by_id = copy.deepcopy(NODES), {node.node_id: node for node in NODES}
+    one, other = (EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(tau=0.0))) for _ in range(2))
+    assert one.add_nodes(iter(nodes)).seen == (await other.aadd_nodes(nodes)).seen == len(NODES)
     assert nodes == NODES
-    assert made[0].retrieve(QUERY) == await made[1].aretrieve(QUERY)
+    found = one.retrieve(QUERY)
+    assert found == await other.aretrieve(QUERY)
+    for node in found:
+        before = by_id[node.node_id]
+        assert (node.text, node.node.ref_doc_id, own(node)) == (before.text, before.ref_doc_id, before.metadata)
 
 
-@pytest.mark.parametrize("nodes", ["text", NODES[0], [ITEMS[0]], [NODES[0], TextNode(text=" ")], None, [None]])
-async def test_what_is_no_node_is_an_error_and_nothing_is_taken_in(nodes: Any) -> None:
-    retriever = EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(tau=0.0)))
-    with pytest.raises(InvalidInputError):
+NOT_JSON = r"The metadata 'when' of node 'a' is not JSON \(.*\): give it as text, a date"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        *((nodes, None) for nodes in ("text", NODES[0], [ITEMS[0]], [NODES[0], TextNode(text=" ")], None, [None])),
+        *(
+            ([NODES[0], TextNode(id_="a", text="A hotel.", metadata={"n": 1, "when": value})], NOT_JSON)
+            for value in ({"at": [{1, 2}]}, float("nan"))
+        ),
+    ],
+)
+async def test_what_is_no_node_is_an_error_and_nothing_is_taken_in(nodes: Any, said: str | None) -> None:
+    retriever = keeping()
+    with pytest.raises(InvalidInputError, match=said) as raised:
         await both(retriever, "add_nodes", nodes)
-    assert len(retriever.memory) == 0
-
-
-@pytest.mark.parametrize("value", [{"at": [{1, 2}]}, float("nan")], ids=str)
-async def test_metadata_that_is_not_json_is_an_error_that_says_what_to_do(value: Any) -> None:
-    retriever = EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(tau=0.0)))
-    node = TextNode(id_="a", text="A hotel.", metadata={"n": 1, "when": value})
-    wanted = r"The metadata 'when' of node 'a' is not JSON \(.*\): give it as text, a date"
-    with pytest.raises(InvalidInputError, match=wanted) as raised:
-        retriever.add_nodes([NODES[0], node])
     assert "\n" not in str(raised.value)
-    with pytest.raises(InvalidInputError, match=wanted):
-        await retriever.aadd_nodes([NODES[0], node])
     assert len(retriever.memory) == 0
 
 
@@ -238,77 +243,75 @@ def of(document: str, *texts: str, prefix: str = "") -> list[BaseNode]:
     return [TextNode(id_=f"{prefix}{n}", text=text, relationships=source) for n, text in enumerate(texts)]
 
 
-def held(retriever: EpicRetriever) -> set[str]:
-    return {item.id for item in retriever.memory.items()}
+def held(retriever: EpicRetriever, **options: bool) -> set[str]:
+    return {item.id for item in retriever.memory.items(**options)}
 
 
-def waiting(retriever: EpicRetriever) -> set[str]:
-    return {item.id for item in retriever.memory.items(waiting=True)}
+both_ways = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 
 
-async def test_a_source_document_can_be_deleted() -> None:
-    for deleted in (
-        lambda retriever, name: asyncio.to_thread(retriever.delete_ref_doc, name),
-        lambda retriever, name: retriever.adelete_ref_doc(name),
-    ):
-        retriever = EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0)))
-        retriever.add_nodes([*NODES, Document(id_="alone", text="A hotel."), *of("alone", "The hotel.", prefix="of ")])
-        retriever.memory.add([Item(id="menu", text="An item called as a document.", metadata={SOURCE: "other"})])
-        retriever.memory.verifier = UndecidedAll()
-        retriever.add_nodes(of("menu", "A vegan menu.", prefix="waits "))
-        assert waiting(retriever) == {"waits 0"}
-        everything = held(retriever)
-        assert await deleted(retriever, "menu") == 3
-        assert (held(retriever), waiting(retriever)) == (everything - {"stew", "curry", "waits 0"}, set())
-        assert await deleted(retriever, "alone") == 2
-        assert held(retriever) == everything - {"stew", "curry", "waits 0", "alone", "of 0"}
-        retriever.memory.verifier = KeepAll()
-        assert retriever.add_nodes(NODES[:1]).kept == 1
-        assert await deleted(retriever, "alone") == await deleted(retriever, "casino") == 0
-        assert await deleted(retriever, "other") == 1
-        with pytest.raises(InvalidInputError, match="ref_doc_id"):
-            await deleted(retriever, " ")
+@both_ways
+async def test_a_source_document_can_be_deleted(asynchronous: bool) -> None:
+    retriever = keeping()
+
+    async def deleted(name: str) -> int:
+        return await retriever.adelete_ref_doc(name) if asynchronous else retriever.delete_ref_doc(name)
+
+    retriever.add_nodes([*NODES, Document(id_="alone", text="A hotel."), *of("alone", "The hotel.", prefix="of ")])
+    retriever.memory.add([Item(id="menu", text="An item called as a document.", metadata={SOURCE: "other"})])
+    retriever.memory.verifier = UndecidedAll()
+    retriever.add_nodes(of("menu", "A vegan menu.", prefix="waits "))
+    assert held(retriever, waiting=True) == {"waits 0"}
+    left = held(retriever) - {"stew", "curry", "waits 0"}
+    assert await deleted("menu") == 3
+    assert (held(retriever), held(retriever, waiting=True)) == (left, set())
+    assert await deleted("alone") == 2
+    assert held(retriever) == left - {"alone", "of 0"}
+    retriever.memory.verifier = KeepAll()
+    assert retriever.add_nodes(NODES[:1]).kept == 1
+    assert await deleted("alone") == await deleted("casino") == 0
+    assert await deleted("other") == 1
+    with pytest.raises(InvalidInputError, match="ref_doc_id"):
+        await deleted(" ")
 
 
 def test_what_the_memory_has_cut_up_is_deleted_with_its_node() -> None:
-    memory = EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0, chunker=WordChunker(max_words=4)))
-    retriever = EpicRetriever(memory)
-    retriever.add_nodes(
-        [
-            TextNode(id_="own", text="One vegan stew. Two vegan stews."),
-            *of("book", "A vegan curry. Another vegan curry.", prefix="n"),
-        ]
-    )
+    retriever = keeping(chunker=WordChunker(max_words=4))
+    own = TextNode(id_="own", text="One vegan stew. Two vegan stews.")
+    retriever.add_nodes([own, *of("book", "A vegan curry. Another vegan curry.", prefix="n")])
     assert held(retriever) == {"own#0", "own#1", "n0#0", "n0#1"}
     retriever.add_nodes(of("book", "A vegan curry. A third vegan curry.", prefix="n"), upsert=True)
     assert held(retriever) == {"own#0", "own#1", "n0#0", "n0#1"}
-    assert retriever.delete_ref_doc("own") == 2
-    assert retriever.delete_ref_doc("n0") == 0
-    assert retriever.delete_ref_doc("book") == 2
+    assert [retriever.delete_ref_doc(name) for name in ("own", "n0", "book")] == [2, 0, 2]
     assert held(retriever) == set()
+    # Nodes that are called as pieces are none.
+    nodes = [TextNode(id_=f"recipe#{n}", text=f"A vegan pie {n}.", metadata={"chunk": n}) for n in (1, 2)]
+    retriever = made(nodes)
+    assert retriever.delete_ref_doc("recipe#1") == 1 and held(retriever) == {"recipe#2"}
 
 
-async def test_a_changed_document_takes_the_place_of_what_it_was() -> None:
-    made = [EpicRetriever(EpicMemory(PREFERENCES, settings=Settings(verifier=KeepAll(), tau=-1.0))) for _ in range(2)]
-    first = [*of("a", "stew", "soup", prefix="a"), *of("b", "inn", prefix="b"), Document(id_="c", text="A casino.")]
+@both_ways
+async def test_a_changed_document_takes_the_place_of_what_it_was(asynchronous: bool) -> None:
+    retriever = keeping()
+    retriever.add_nodes(
+        [*of("a", "stew", "soup", prefix="a"), *of("b", "inn", prefix="b"), Document(id_="c", text="A casino.")]
+    )
+    retriever.memory.verifier = UndecidedAll()
+    retriever.add_nodes([*of("a", "wait", prefix="wait a"), *of("b", "wait", prefix="wait b")])
+    retriever.memory.verifier = KeepAll()
     then = [*of("a", "stew", prefix="a"), *of("a", "curry", prefix="new "), *of("c", "A part.", prefix="c")]
-    for number, retriever in enumerate(made):
-        retriever.add_nodes(first)
-        retriever.memory.verifier = UndecidedAll()
-        retriever.add_nodes([*of("a", "wait", prefix="wait a"), *of("b", "wait", prefix="wait b")])
-        retriever.memory.verifier = KeepAll()
-        report = (await retriever.aadd_nodes(then, upsert=True)) if number else retriever.add_nodes(then, upsert=True)
-        assert (report.seen, report.duplicates) == (3, 1)
-        assert held(retriever) == {"a0", "new 0", "b0", "wait b0", "c0"}
-        assert waiting(retriever) == {"wait b0"}
-        # Without, everything stays.
-        retriever.add_nodes(of("b", "another inn", prefix="more b"))
-        assert held(retriever) == {"a0", "new 0", "b0", "wait b0", "c0", "more b0"}
+    report = (await retriever.aadd_nodes(then, upsert=True)) if asynchronous else retriever.add_nodes(then, upsert=True)
+    assert (report.seen, report.duplicates) == (3, 1)
+    assert held(retriever) == {"a0", "new 0", "b0", "wait b0", "c0"}
+    assert held(retriever, waiting=True) == {"wait b0"}
+    # Without, everything stays.
+    retriever.add_nodes(of("b", "another inn", prefix="more b"))
+    assert held(retriever) == {"a0", "new 0", "b0", "wait b0", "c0", "more b0"}
 
 
 async def test_what_cannot_be_added_leaves_the_earlier_version() -> None:
     encoder = Failing()
-    retriever = EpicRetriever(EpicMemory(PREFERENCES, encoder=encoder, settings=Settings(verifier=KeepAll(), tau=-1.0)))
+    retriever = keeping(encoder=encoder)
     retriever.add_nodes(of("a", "stew", prefix="a"))
     encoder.fails = True
     with pytest.raises(EncoderError):
@@ -319,17 +322,12 @@ async def test_what_cannot_be_added_leaves_the_earlier_version() -> None:
 # memories and files
 
 
-def test_it_closes_what_it_has_opened_itself(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    with EpicRetriever.from_defaults(
-        preferences=PREFERENCES, nodes=NODES, settings=Settings(tau=0.0), path=path
-    ) as made:
-        wanted = made.retrieve(QUERY)
-    with EpicRetriever(path) as opened:
-        assert opened.retrieve(QUERY) == wanted
-    with EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=NODES, settings=Settings(tau=0.0)) as in_ram:
-        assert in_ram.retrieve(QUERY) == wanted
-    for retriever in (made, opened, in_ram):
+def test_it_closes_what_it_has_opened_itself(path: Path) -> None:
+    with made(NODES, tau=0.0, path=path) as kept:
+        wanted = kept.retrieve(QUERY)
+    with EpicRetriever(path) as opened, made(NODES, tau=0.0) as in_ram:
+        assert opened.retrieve(QUERY) == in_ram.retrieve(QUERY) == wanted
+    for retriever in (kept, opened, in_ram):
         retriever.close()
         with pytest.raises(MemoryClosedError):
             retriever.retrieve(QUERY)
@@ -342,18 +340,9 @@ def test_it_closes_what_it_has_opened_itself(tmp_path: Path) -> None:
 # from_defaults
 
 
-SOURCES: dict[str, Any] = {
-    "nodes": lambda: {"nodes": NODES},
-    "documents": lambda: {"nodes": [Document(id_=item.id, text=item.text) for item in ITEMS]},
-}
-
-
-@pytest.mark.parametrize("source", SOURCES)
-async def test_from_defaults_makes_a_memory_of_one_source(source: str) -> None:
-    retriever = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, similarity_top_k=3, guidance="text", **settled(tau=0.0, **SOURCES[source]())
-    )
-    found = await both(retriever, "retrieve", QUERY)
+@pytest.mark.parametrize("nodes", [NODES, [Document(id_=item.id, text=item.text) for item in ITEMS]], ids=type)
+async def test_from_defaults_makes_a_memory_of_one_source(nodes: Any) -> None:
+    found = await both(made(nodes, tau=0.0, similarity_top_k=3, guidance="text"), "retrieve", QUERY)
     assert len(found) == 3
     opening, first = found[0].text.split("\n\n", 1)
     assert opening == f"The user's preferences, the most relevant first:\n- {PREFERENCES[1]}"
@@ -362,26 +351,15 @@ async def test_from_defaults_makes_a_memory_of_one_source(source: str) -> None:
     assert {node.node_id for node in found} <= {item.id for item in ITEMS}
 
 
-def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
+def test_from_defaults_asks_the_models_it_is_given(path: Path) -> None:
     model, llm = ScriptedEmbedding(), ScriptedLLM(answers=["no answer"])
-    retriever = EpicRetriever.from_defaults(
-        preferences=PREFERENCES,
-        nodes=NODES,
-        embed_model=model,
-        llm=llm,
-        settings=Settings(tau=-1.0),
-        path=tmp_path / "me.epic",
-    )
-    assert model.documents
-    assert any(NODES[0].text in prompt for prompt in llm.prompts)
-    assert len(retriever.memory) == 0
-    retriever.memory.close()
-    again = EpicRetriever.from_defaults(
-        path=tmp_path / "me.epic", embed_model=model, llm=KeepAll(), options=SearchOptions(min_score=None)
-    )
-    again.memory.retry()
-    assert len(again.retrieve(QUERY)) == 5
-    again.memory.close()
+    with made(NODES, embed_model=model, llm=llm, path=path) as retriever:
+        assert model.documents and len(retriever.memory) == 0
+        assert any(NODES[0].text in prompt for prompt in llm.prompts)
+    options = SearchOptions(min_score=None)
+    with EpicRetriever.from_defaults(path=path, embed_model=model, llm=KeepAll(), options=options) as again:
+        again.memory.retry()
+        assert len(again.retrieve(QUERY)) == 5
 
 
 @pytest.mark.parametrize(
@@ -396,9 +374,8 @@ def test_from_defaults_asks_the_models_it_is_given(tmp_path: Path) -> None:
     ],
 )
 def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], what: str
+    path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], what: str
 ) -> None:
-    path = tmp_path / "me.epic"
     opened: list[EpicMemory] = []
     original = EpicMemory.open
 
@@ -416,44 +393,44 @@ def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
 
 
 @pytest.mark.parametrize("name", ["prefrences", "sync", "tau"])
-def test_an_argument_that_from_defaults_does_not_know_is_an_error_that_names_it(tmp_path: Path, name: str) -> None:
+def test_an_argument_that_from_defaults_does_not_know_is_an_error_that_names_it(path: Path, name: str) -> None:
     with pytest.raises(TypeError, match=rf"^EpicRetriever\.from_defaults takes no {name}=\."):
-        EpicRetriever.from_defaults(preferences=PREFERENCES, path=tmp_path / "me.epic", **{name: True})  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
+        EpicRetriever.from_defaults(preferences=PREFERENCES, path=path, **{name: True})  # type: ignore[arg-type]
+    assert list(path.parent.iterdir()) == []
+
+
+class Shouts(TransformComponent):
+    """A step that changes texts and metadata."""
+
+    def __call__(self, nodes: Any, **kwargs: Any) -> Any:
+        for node in nodes:
+            node.metadata["loud"] = True
+            node.set_content(node.text.upper())
+        return nodes
 
 
 def test_documents_are_split_and_stay_as_they_are() -> None:
-    text = " ".join(f"The hotel number {n} has a casino and a garden." for n in range(300))
+    text = " ".join(f"The hotel number {n} has a casino and a garden." for n in range(150))
     documents = [Document(id_="guide", text=text, metadata={"kind": "hotel"}), Document(id_="menu", text="Vegan.")]
     before = copy.deepcopy(documents)
-    retriever = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, documents=iter(documents), settings=Settings(tau=-1.0)
-    )
-    items = retriever.memory.items(Filter.eq(SOURCE, "guide"))
-    assert len(items) > 2 and max(len(item.text) for item in items) < len(text) / 2
-    assert retriever.memory.items(Filter.eq(SOURCE, "menu"))[0].text == "Vegan."
+    memory = made(documents=iter(documents)).memory
+    items = memory.items(Filter.eq(SOURCE, "guide"))
+    assert len(items) > 1 and max(len(item.text) for item in items) < len(text)
+    assert memory.items(Filter.eq(SOURCE, "menu"))[0].text == "Vegan."
     assert documents == before
-
-    class Shouts(TransformComponent):
-        def __call__(self, nodes: Any, **kwargs: Any) -> Any:
-            for node in nodes:
-                node.metadata["loud"] = True
-                node.set_content(node.text.upper())
-            return nodes
-
-    loud = EpicRetriever.from_defaults(
-        preferences=PREFERENCES,
-        documents=documents,
-        transformations=[Shouts(), SentenceSplitter()],
-        settings=Settings(tau=-1.0),
-    )
-    assert {item.metadata["loud"] for item in loud.memory.items()} == {True}
-    assert all(item.text.isupper() for item in loud.memory.items())
-    whole = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, documents=documents, transformations=[], settings=Settings(tau=-1.0)
-    ).memory.items()
+    loud = made(documents=documents, transformations=[Shouts(), SentenceSplitter()]).memory.items()
+    assert all(item.metadata["loud"] and item.text.isupper() for item in loud)
+    whole = made(documents=documents, transformations=[]).memory.items()
     assert {item.text for item in whole} == {text, "Vegan."}
     assert documents == before
+
+
+def test_documents_that_are_given_again_take_the_place_of_themselves(path: Path) -> None:
+    for text in ("A vegan soup.", "A vegan soup.", "A vegan soup, with lentils."):
+        with EpicRetriever.from_defaults(
+            preferences=PREFERENCES[:1], documents=[Document(id_="soup", text=text)], path=path
+        ) as retriever:
+            assert [found.node.get_content() for found in retriever.retrieve("A soup for dinner?")] == [text]
 
 
 # objects
@@ -466,40 +443,31 @@ LEADS = [
 
 
 @pytest.mark.parametrize("guidance", ["metadata", "text", "none"])
-async def test_index_nodes_stay_index_nodes(tmp_path: Path, guidance: Any) -> None:
-    path = tmp_path / "me.epic"
-    with EpicRetriever.from_defaults(
-        preferences=PREFERENCES, nodes=[*LEADS, NODES[0]], settings=Settings(tau=-1.0), path=path
-    ):
-        pass
+async def test_index_nodes_stay_index_nodes(path: Path, guidance: Any) -> None:
+    made([*LEADS, NODES[0]], path=path).close()
     with EpicRetriever(path, guidance=guidance) as retriever:
-        for found in (retriever.retrieve(BROAD), await retriever.aretrieve(BROAD)):
-            leads = {node.node_id: node.node.index_id for node in found if isinstance(node.node, IndexNode)}
-            assert leads == {"n1": "casinos", "n2": "food"}
-            assert not any("epic_index_id" in node.metadata for node in found)
-            if guidance == "none":
-                assert {node.node.hash for node in found} == {node.hash for node in (*LEADS, NODES[0])}
-        # What comes out can go in again.
-        other = EpicRetriever.from_defaults(
-            preferences=PREFERENCES, nodes=[node.node for node in found], settings=Settings(tau=-1.0)
-        )
-        assert {getattr(node.node, "index_id", "") for node in other.retrieve(BROAD)} == {"casinos", "food", ""}
+        found = await both(retriever, "retrieve", BROAD)
+        leads = {node.node_id: node.node.index_id for node in found if isinstance(node.node, IndexNode)}
+        assert leads == {"n1": "casinos", "n2": "food"}
+        assert not any("epic_index_id" in node.metadata for node in found)
+        if guidance == "none":
+            assert {node.node.hash for node in found} == {node.hash for node in (*LEADS, NODES[0])}
+    # What comes out can go in again.
+    other = made([node.node for node in found])
+    assert {getattr(node.node, "index_id", "") for node in other.retrieve(BROAD)} == {"casinos", "food", ""}
 
 
 @pytest.mark.parametrize("how", ["object_map", "objects", "another id", "node id"])
 async def test_what_an_index_node_leads_to_is_retrieved_from(how: str) -> None:
-    below = EpicRetriever.from_defaults(
-        preferences=PREFERENCES, nodes=[TextNode(text="The vegan menu of a hotel.")], settings=Settings(tau=-1.0)
-    )
+    below = made([TextNode(text="The vegan menu of a hotel.")])
     lead = LEADS[0].model_copy(update={"obj": below})
     options: dict[str, Any] = {
         "object_map": {"object_map": {"casinos": below}},
         "objects": {"objects": [lead]},
         "another id": {"objects": [lead.model_copy(update={"id_": "other"})]},
         "node id": {"object_map": {"n1": below}},
-    }.get(how, {})
-    retriever = EpicRetriever.from_defaults(preferences=PREFERENCES, nodes=LEADS[:1], **settled(tau=-1.0, **options))
-    assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == below.retrieve(QUERY)
+    }[how]
+    assert await both(made(LEADS[:1], **options), "retrieve", QUERY) == below.retrieve(QUERY)
     assert lead.obj is below
 
 
@@ -512,21 +480,5 @@ def test_ones_own_metadata_is_ones_own_whatever_its_name(linked: bool) -> None:
     retriever = EpicRetriever.from_defaults(preferences=["I avoid hotels with on-site casinos."], nodes=[node])
     for guidance in ("metadata", "text", "none"):
         (found,) = EpicRetriever(retriever.memory, guidance=guidance).retrieve("a hotel")
-        own = {key: value for key, value in found.node.metadata.items() if not key.startswith("epic_")}
-        assert own == said and found.node.ref_doc_id == ("file.md" if linked else None)
+        assert own(found) == said and found.node.ref_doc_id == ("file.md" if linked else None)
     assert retriever.delete_ref_doc("file.md" if linked else "a") == 1
-
-
-def test_documents_that_are_given_again_take_the_place_of_themselves(tmp_path: Path) -> None:
-    preferences, path = ["I follow a strict vegan diet."], tmp_path / "me.epic"
-    for text in ("A vegan soup.", "A vegan soup.", "A vegan soup, with lentils."):
-        documents = [Document(id_="soup", text=text)]
-        with EpicRetriever.from_defaults(preferences=preferences, documents=documents, path=path) as retriever:
-            assert [found.node.get_content() for found in retriever.retrieve("A soup for dinner?")] == [text]
-
-
-def test_nodes_that_are_called_as_pieces_are_none() -> None:
-    nodes = [TextNode(id_=f"recipe#{n}", text=f"A vegan pie {n}.", metadata={"chunk": n}) for n in (1, 2)]
-    retriever = EpicRetriever.from_defaults(preferences=["I follow a strict vegan diet."], nodes=nodes)
-    assert retriever.delete_ref_doc("recipe#1") == 1
-    assert held(retriever) == {"recipe#2"}

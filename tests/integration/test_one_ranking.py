@@ -87,13 +87,13 @@ def of_memory(verdicts: Verdicts) -> Find:
     ]
 
 
-def of_langchain_retriever(verdicts: Verdicts) -> Find:
-    retriever = epic_langchain.EpicRetriever(memory=memory_of(verdicts))
+def of_langchain_retriever(verdicts: Verdicts, memory: EpicMemory | None = None) -> Find:
+    retriever = epic_langchain.EpicRetriever(memory=memory or memory_of(verdicts))
     return lambda question, k: [one.page_content for one in retriever.invoke(question, k=k)]
 
 
-def of_llamaindex_retriever(verdicts: Verdicts) -> Find:
-    memory = memory_of(verdicts)
+def of_llamaindex_retriever(verdicts: Verdicts, memory: EpicMemory | None = None) -> Find:
+    memory = memory or memory_of(verdicts)
     return lambda question, k: [
         one.text for one in epic_llamaindex.EpicRetriever(memory, similarity_top_k=k).retrieve(question)
     ]
@@ -204,7 +204,7 @@ def test_memory_and_stores_give_the_same_order(verdicts: Verdicts, question: str
             behind = {*TEXTS} - {*found[: place + 1]}
             assert max(scores[other] for other in behind) <= scores[text] + NEARLY
     for retriever in (of_langchain_retriever, of_llamaindex_retriever):
-        assert retriever(verdicts)(question, 3) == [hit.item.text for hit in memory.search(question, 3)]
+        assert retriever(verdicts, memory)(question, 3) == [hit.item.text for hit in memory.search(question, 3)]
 
 
 def test_judging_never_pushes_up_what_conflicts() -> None:
