@@ -22,6 +22,7 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_index.core import PropertyGraphIndex, VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.graph_stores.types import (
     KG_NODES_KEY,
@@ -157,32 +158,24 @@ class Searchable(SimplePropertyGraphStore):
         return [held[row] for row in order], [scores[row] for row in order]
 
 
-STORES: dict[str, Callable[[], dict[str, Any]]] = {
+VECTORS: dict[str, Callable[[], dict[str, Any]]] = {
     "searchable": lambda: {"property_graph_store": Searchable()},
-    "default": lambda: {"property_graph_store": SimplePropertyGraphStore()},
-    "vector store": lambda: {
-        "property_graph_store": SimplePropertyGraphStore(),
-        "vector_store": SimpleVectorStore(),
-    },
-    "our vector store": lambda: {
-        "property_graph_store": SimplePropertyGraphStore(),
-        "vector_store": EpicVectorStore(),
-    },
+    "default": dict,
+    "vector store": lambda: {"vector_store": SimpleVectorStore()},
+    "our vector store": lambda: {"vector_store": EpicVectorStore()},
 }
 
 
 def graph_of(nodes: Sequence[BaseNode], store: str = "default", **options: Any) -> PropertyGraphIndex:
-    extractors: list[TransformComponent] = [
-        ImplicitPathExtractor(),
-        Triples(triples={name: [triple] for name, triple in TRIPLES.items()}),
-    ]
-    return PropertyGraphIndex(
-        list(nodes),
-        **{"kg_extractors": extractors, "llm": ScriptedLLM(answers=[]), "embed_model": EpicEmbedding()}
-        | STORES[store]()
-        | options,
-        use_async=False,
-    )
+    triples = Triples(triples={name: [triple] for name, triple in TRIPLES.items()})
+    given: dict[str, Any] = {
+        "kg_extractors": [ImplicitPathExtractor(), triples],
+        "llm": ScriptedLLM(answers=[]),
+        "embed_model": EpicEmbedding(),
+        "property_graph_store": SimplePropertyGraphStore(),
+        "use_async": False,
+    }
+    return PropertyGraphIndex(list(nodes), **given | VECTORS[store]() | options)
 
 
 def graph(index: PropertyGraphIndex) -> Any:
@@ -195,9 +188,20 @@ def kept() -> EpicTransform:
     return step()
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=VECTORS)
 def index(request: pytest.FixtureRequest, kept: EpicTransform) -> PropertyGraphIndex:
     return graph_of(kept(passages()), request.param)
+
+
+def steered(index: PropertyGraphIndex, preferences: Any = None, **options: Any) -> SteeredVectorContextRetriever:
+    return SteeredVectorContextRetriever.from_index(index, preferences, **options)
+
+
+async def found(retriever: BaseRetriever, query: Any = QUERY) -> list[NodeWithScore]:
+    """What a retriever finds, the same in either way."""
+    nodes = retriever.retrieve(copy.deepcopy(query))
+    assert told(await retriever.aretrieve(copy.deepcopy(query))) == told(nodes)
+    return nodes
 
 
 def ids(nodes: Sequence[NodeWithScore]) -> list[str]:
@@ -274,84 +278,72 @@ async def test_off_is_the_frameworks_own(
     plain = VectorContextRetriever(
         index.property_graph_store, embed_model=EpicEmbedding(), vector_store=index.vector_store, **options
     )
-    off = SteeredVectorContextRetriever.from_index(index, [AVOIDS, LIKES], steering="off", **options)
+    off = steered(index, [AVOIDS, LIKES], steering="off", **options)
     for query in (QUERY, "a park", QueryBundle("trains", custom_embedding_strs=["a hotel", "water"])):
         wanted = plain.retrieve(copy.deepcopy(query))
-        assert wanted
-        assert told(off.retrieve(query)) == told(await off.aretrieve(query)) == told(wanted)
+        assert wanted and told(await found(off, query)) == told(wanted)
 
 
 @pytest.mark.parametrize("include_text", [True, False])
 async def test_a_query_is_steered(index: PropertyGraphIndex, include_text: bool) -> None:
     options: Any = {"similarity_top_k": 1, "include_text": include_text}
-    (own,) = SteeredVectorContextRetriever.from_index(index, [LIKES], steering="off", **options).retrieve(QUERY)
+    (own,) = steered(index, [LIKES], steering="off", **options).retrieve(QUERY)
     assert "Ace" in own.text
-    retriever = SteeredVectorContextRetriever.from_index(index, [LIKES], annotate=True, **options)
-    (found,) = retriever.retrieve(QUERY)
-    assert told(await retriever.aretrieve(QUERY)) == told([found])
-    assert "Quiet hotel with a garden -> is -> Bellmore" in found.text
-    assert (TEXTS["bellmore"] in found.text) == include_text
-    assert (found.node_id == "bellmore") == include_text
-    assert type(found.score) is float
-    assert ours(found) == {"epic_steered_by": LIKES}
-    assert "epic_" not in found.node.get_content(MetadataMode.LLM) + found.node.get_content(MetadataMode.EMBED)
-    bare = SteeredVectorContextRetriever.from_index(index, [LIKES], **options)
-    assert [(one.text, ours(one)) for one in bare.retrieve(QUERY)] == [(found.text, {})]
+    (node,) = await found(steered(index, [LIKES], annotate=True, **options))
+    assert "Quiet hotel with a garden -> is -> Bellmore" in node.text
+    assert (TEXTS["bellmore"] in node.text) == (node.node_id == "bellmore") == include_text
+    assert type(node.score) is float
+    assert ours(node) == {"epic_steered_by": LIKES}
+    assert "epic_" not in node.node.get_content(MetadataMode.LLM) + node.node.get_content(MetadataMode.EMBED)
+    bare = steered(index, [LIKES], **options)
+    assert [(one.text, ours(one)) for one in bare.retrieve(QUERY)] == [(node.text, {})]
 
 
 async def test_the_frameworks_own_retriever_can_be_a_leaf(index: PropertyGraphIndex) -> None:
     leaf = VectorContextRetriever(
         index.property_graph_store, embed_model=EpicEmbedding(), vector_store=index.vector_store, similarity_top_k=1
     )
-    own = leaf.retrieve(QUERY)
-    retriever = SteeredRetriever(leaf, [LIKES], annotate=True)
-    found = retriever.retrieve(QUERY)
-    assert told(await retriever.aretrieve(QUERY)) == told(found)
-    assert "Ace" in own[0].text and "Bellmore" in found[0].text
-    assert found[0].metadata["epic_steered_by"] == LIKES
+    own, nodes = leaf.retrieve(QUERY), await found(SteeredRetriever(leaf, [LIKES], annotate=True))
+    assert "Ace" in own[0].text and "Bellmore" in nodes[0].text
+    assert nodes[0].metadata["epic_steered_by"] == LIKES
     assert told(SteeredRetriever(leaf, [LIKES], steering="off").retrieve(QUERY)) == told(own)
 
 
 async def test_nothing_that_is_given_is_changed(index: PropertyGraphIndex, kept: EpicTransform) -> None:
-    retriever = SteeredVectorContextRetriever.from_index(index, guidance=kept)
+    retriever = steered(index, guidance=kept)
     bundle = QueryBundle(QUERY, custom_embedding_strs=["a hotel"])
     before, asked = graph(index).model_dump_json(), copy.deepcopy(bundle)
-    for found in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
-        assert found
-        for node in found:
+    for nodes in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
+        assert nodes
+        for node in nodes:
             node.metadata["title"] = "changed"
             node.node.relationships.clear()
-    assert graph(index).model_dump_json() == before
-    assert bundle == asked
+    assert graph(index).model_dump_json() == before and bundle == asked
     assert all(ours(node) == {} for node in index.property_graph_store.get_llama_nodes(HOTELS))
 
 
 @pytest.mark.parametrize("name", ["default", "searchable"])
-async def test_filters_that_nothing_satisfies_give_nothing(name: str) -> None:
+@pytest.mark.parametrize("mode", ["signed", "off"])
+async def test_filters_that_nothing_satisfies_give_nothing(name: str, mode: str) -> None:
     index = graph_of(passages(), name)
-    none = MetadataFilters(filters=[MetadataFilter(key="title", value="Another")])
-    some = MetadataFilters(filters=[MetadataFilter(key="title", value="Guide")])
-    for mode in ("signed", "off"):
-        retriever = SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=none, steering=mode)
-        assert retriever.retrieve(QUERY) == await retriever.aretrieve(QUERY) == []
-        assert SteeredVectorContextRetriever.from_index(index, [AVOIDS], filters=some, steering=mode).retrieve(QUERY)
+    for title in ("Another", "Guide"):
+        filters = MetadataFilters(filters=[MetadataFilter(key="title", value=title)])
+        nodes = await found(steered(index, [AVOIDS], filters=filters, steering=mode))
+        assert bool(nodes) == (title == "Guide")
 
 
 @pytest.mark.parametrize("include_text", [True, False])
 async def test_facts_that_are_far_from_the_query_can_be_left_out(include_text: bool) -> None:
     index = graph_of(passages())
     for min_score, some in ((-1.0, True), (0.99, False)):
-        retriever = SteeredVectorContextRetriever.from_index(
-            index, [AVOIDS], min_score=min_score, include_text=include_text
-        )
-        for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
-            assert bool(found) is some
+        retriever = steered(index, [AVOIDS], min_score=min_score, include_text=include_text)
+        assert bool(await found(retriever)) is some
 
 
 async def test_the_event_loop_is_not_blocked() -> None:
     model, kept = ScriptedEmbedding(), step(encoder=ScriptedEmbedding())
     index = graph_of(kept(passages()), embed_model=model)
-    retriever = SteeredVectorContextRetriever.from_index(index, guidance=kept)
+    retriever = steered(index, guidance=kept)
     for one in (model, kept.encoder):
         one.threads.clear()
     assert await retriever.aretrieve(QUERY)
@@ -369,16 +361,12 @@ async def test_passages_have_the_guidance_back_that_the_graph_lacks(
     index: PropertyGraphIndex, kept: EpicTransform, include_text: bool
 ) -> None:
     wanted = {node.node_id: ours(node) for node in step(annotate=True)(passages())}
-    retriever = SteeredVectorContextRetriever.from_index(
-        index, guidance=kept, similarity_top_k=9, include_text=include_text
-    )
-    for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
-        by = {node.node_id if include_text else node.node.ref_doc_id: node for node in found}
-        assert set(by) == set(HOTELS)
-        for name, node in by.items():
-            assert ours(node) == wanted[str(name)]
-            assert ours(node)["epic_preference"] == AVOIDS
-            assert "epic_" not in node.node.get_content(MetadataMode.LLM) + node.node.get_content(MetadataMode.EMBED)
+    nodes = await found(steered(index, guidance=kept, similarity_top_k=9, include_text=include_text))
+    by = {node.node_id if include_text else str(node.node.ref_doc_id): node for node in nodes}
+    assert set(by) == set(HOTELS)
+    for name, node in by.items():
+        assert ours(node) == wanted[name] and ours(node)["epic_preference"] == AVOIDS
+        assert "epic_" not in node.node.get_content(MetadataMode.LLM) + node.node.get_content(MetadataMode.EMBED)
 
 
 async def test_what_stands_against_a_preference_comes_last_and_more_is_fetched() -> None:
@@ -388,21 +376,17 @@ async def test_what_stands_against_a_preference_comes_last_and_more_is_fetched()
         kg_extractors=[Triples(triples={n: [(f"Hotel number {n}", "near", f"Pear {n}")] for n in numbers})],
     )
     options: Any = {"floor": 0.0, "similarity_top_k": 2, "limit": 2}
-    near = set(ids(SteeredVectorContextRetriever.from_index(index, [AVOIDS], **options).retrieve("hotel")))
+    near = set(ids(steered(index, [AVOIDS], **options).retrieve("hotel")))
     assert len(near) == 2
     against = step(llm=KeepAll({f"number {n},": Stance.CONFLICTS for n in near}))
-    retriever = SteeredVectorContextRetriever.from_index(index, guidance=against, overfetch=1, **options)
-    assert set(ids(retriever.retrieve("hotel"))) == near
-    retriever = SteeredVectorContextRetriever.from_index(index, guidance=against, overfetch=3, **options)
-    found = retriever.retrieve("hotel")
-    assert told(await retriever.aretrieve("hotel")) == told(found)
-    assert len(found) == 2
-    assert not near & set(ids(found))
+    once = steered(index, guidance=against, overfetch=1, **options)
+    assert set(ids(once.retrieve("hotel"))) == near
+    nodes = await found(steered(index, guidance=against, overfetch=3, **options), "hotel")
+    assert len(nodes) == 2 and not near & set(ids(nodes))
     # As far as there is anything else.
     options |= {"similarity_top_k": 12, "limit": 9}
-    every = SteeredVectorContextRetriever.from_index(index, guidance=against, **options).retrieve("hotel")
-    assert len(every) == 6
-    assert set(ids(every)[-2:]) == near
+    every = ids(steered(index, guidance=against, **options).retrieve("hotel"))
+    assert len(every) == 6 and set(every[-2:]) == near
 
 
 @pytest.mark.parametrize("source", ["transform", "memory"])
@@ -414,19 +398,13 @@ async def test_a_model_is_not_asked_again_also_in_another_process(tmp_path: Path
         index = graph_of(keep(passages()))
         asked = len(said.asked)
         assert asked == len(TEXTS)
-        guidance = keep if source == "transform" else memory
-        first = SteeredVectorContextRetriever.from_index(index, guidance=guidance, similarity_top_k=9).retrieve(QUERY)
-        assert {(one.node_id, one.metadata["epic_stance"]) for one in first} == {
-            ("ace", "conflicts"),
-            ("bellmore", "supports"),
-        }
+        first = steered(index, guidance=keep if source == "transform" else memory, similarity_top_k=9).retrieve(QUERY)
+        stances = {(one.node_id, one.metadata["epic_stance"]) for one in first}
+        assert stances == {("ace", "conflicts"), ("bellmore", "supports")}
     with EpicMemory.open(tmp_path / "me.epic", **settled(**options)) as memory:
-        again = SteeredVectorContextRetriever.from_index(
-            index,
-            guidance=EpicTransform(memory=memory, annotate=False) if source == "transform" else memory,
-            similarity_top_k=9,
-        )
-        assert told(again.retrieve(QUERY)) == told(await again.aretrieve(QUERY)) == told(first)
+        guidance = EpicTransform(memory=memory, annotate=False) if source == "transform" else memory
+        again = steered(index, guidance=guidance, similarity_top_k=9)
+        assert told(await found(again)) == told(first)
     assert len(said.asked) == asked
     with pytest.raises(MemoryClosedError):
         again.retrieve(QUERY)
@@ -438,58 +416,48 @@ async def test_what_was_judged_with_its_metadata_is_known_again() -> None:
     verifier: Any = kept.llm
     seen = [text for text, _ in verifier.asked]
     assert seen[0] == f"title: Guide\n\n{TEXTS['ace']}"
-    found = SteeredVectorContextRetriever.from_index(index, guidance=kept).retrieve(QUERY)
-    assert all(ours(node) for node in found)
+    assert all(ours(node) for node in steered(index, guidance=kept).retrieve(QUERY))
     assert {text for text, _ in verifier.asked} == set(seen)
 
 
-async def test_preferences_are_those_of_the_transform_at_each_call() -> None:
-    kept = step()
-    retriever = SteeredVectorContextRetriever.from_index(graph_of(kept(passages())), guidance=kept, annotate=True)
-    assert retriever.preferences == (AVOIDS,)
-    (first, *_) = retriever.retrieve(QUERY)
-    assert (first.metadata["epic_preference"], first.metadata["epic_steered_by"]) == (AVOIDS, AVOIDS)
-    kept.preferences = [LIKES]
-    assert retriever.preferences == (LIKES,)
-    for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
-        assert {(one.metadata["epic_preference"], one.metadata["epic_steered_by"]) for one in found} == {(LIKES, LIKES)}
+async def test_preferences_are_those_of_the_transform_at_each_call(kept: EpicTransform) -> None:
+    retriever = steered(graph_of(kept(passages())), guidance=kept, annotate=True)
+    for preference in (AVOIDS, LIKES):
+        kept.preferences = [preference]
+        assert retriever.preferences == (preference,)
+        said = {(one.metadata["epic_preference"], one.metadata["epic_steered_by"]) for one in await found(retriever)}
+        assert said == {(preference, preference)}
 
 
 async def test_preferences_for_a_call_and_other_peoples_guidance() -> None:
     kept = step(preferences=[AVOIDS, LIKES])
-    index = graph_of(kept(passages()))
-    alice = SteeredVectorContextRetriever.from_index(index, guidance=kept, similarity_top_k=9)
+    alice = steered(graph_of(kept(passages())), guidance=kept, similarity_top_k=9)
     bob = alice.with_preferences(["I collect stamps.", Preference(text=LIKES)])
-    before = told(alice.retrieve(QUERY))
-    for found in (bob.retrieve(QUERY), await bob.aretrieve(QUERY)):
-        assert set(ids(found)) == set(HOTELS)
-        assert {one.metadata["epic_preference"] for one in found} == {LIKES}
-        assert AVOIDS not in str([node.model_dump() for node in found])
+    before, nodes = told(alice.retrieve(QUERY)), await found(bob)
+    assert set(ids(nodes)) == set(HOTELS)
+    assert {one.metadata["epic_preference"] for one in nodes} == {LIKES}
+    assert AVOIDS not in str([node.model_dump() for node in nodes])
     carol = alice.with_preferences(["I collect stamps."])
     assert all(ours(node) == {} for node in carol.retrieve(QUERY))
-    assert [one.node_id for one in alice.with_preferences([]).retrieve(QUERY)]
-    assert told(alice.retrieve(QUERY)) == before
-    assert alice.preferences == (AVOIDS, LIKES)
+    assert alice.with_preferences([]).retrieve(QUERY)
+    assert told(alice.retrieve(QUERY)) == before and alice.preferences == (AVOIDS, LIKES)
     with pytest.raises(DuplicatePreferenceError):
         alice.with_preferences([LIKES, LIKES])
 
 
 async def test_undecided_passages_have_no_guidance_and_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     index = graph_of(step()(passages()))
-    failing = step(llm=UndecidedAll(), on_undecided="keep")
-    retriever = SteeredVectorContextRetriever.from_index(index, guidance=failing)
+    retriever = steered(index, guidance=step(llm=UndecidedAll(), on_undecided="keep"))
     with caplog.at_level(logging.WARNING, logger="epic_llamaindex.property_graph"):
-        for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
-            assert found
-            assert all(ours(node) == {} for node in found)
+        nodes = await found(retriever)
+    assert nodes and all(ours(node) == {} for node in nodes)
     assert caplog.text.count("no answer") == 2
 
 
 async def test_a_memory_without_preferences_has_nothing_to_say() -> None:
-    memory = EpicMemory()
-    retriever = SteeredVectorContextRetriever.from_index(graph_of(passages(HOTELS)), guidance=memory)
-    off = SteeredVectorContextRetriever.from_index(graph_of(passages(HOTELS)), [AVOIDS], steering="off")
-    assert told(retriever.retrieve(QUERY)) == told(await retriever.aretrieve(QUERY)) == told(off.retrieve(QUERY))
+    memory, index = EpicMemory(), graph_of(passages(HOTELS))
+    retriever = steered(index, guidance=memory)
+    assert told(await found(retriever)) == told(steered(index, [AVOIDS], steering="off").retrieve(QUERY))
     memory.preferences.add(LIKES)
     assert retriever.preferences == (memory.preferences[0],)
     assert "bellmore" in ids(retriever.retrieve(QUERY))[:1]
@@ -517,28 +485,28 @@ def test_arguments_that_cannot_be(options: dict[str, Any], said: str) -> None:
 
 def test_unknown_arguments_are_errors(index: PropertyGraphIndex) -> None:
     with pytest.raises(TypeError, match="top_k"):
-        SteeredVectorContextRetriever.from_index(index, [AVOIDS], top_k=3)
+        steered(index, [AVOIDS], top_k=3)
 
 
 def test_an_index_that_cannot_be_searched() -> None:
     plain: Any = VectorStoreIndex([], embed_model=EpicEmbedding())
     with pytest.raises(InvalidInputError, match="must be a PropertyGraphIndex, not VectorStoreIndex"):
-        SteeredVectorContextRetriever.from_index(plain, [AVOIDS])
+        steered(plain, [AVOIDS])
     bare = graph_of(passages(), embed_kg_nodes=False)
     with pytest.raises(InvalidInputError, match="not embedded"):
-        SteeredVectorContextRetriever.from_index(bare, [AVOIDS])
+        steered(bare, [AVOIDS])
 
 
 async def test_models_that_fail_or_do_not_fit(index: PropertyGraphIndex) -> None:
-    other = SteeredVectorContextRetriever(
-        index.property_graph_store, [AVOIDS], embed_model=ScriptedEmbedding(), vector_store=index.vector_store
-    )
+    def with_model(model: ScriptedEmbedding) -> SteeredVectorContextRetriever:
+        return SteeredVectorContextRetriever(
+            index.property_graph_store, [AVOIDS], embed_model=model, vector_store=index.vector_store
+        )
+
     with pytest.raises((EncoderMismatchError, ValueError)):
-        other.retrieve(QUERY)
+        with_model(ScriptedEmbedding()).retrieve(QUERY)
     down = ScriptedEmbedding()
-    retriever = SteeredVectorContextRetriever(
-        index.property_graph_store, [AVOIDS], embed_model=down, vector_store=index.vector_store
-    )
+    retriever = with_model(down)
     down.fail_with(RuntimeError("no power"))
     with pytest.raises(EncoderError, match="no power"):
         await both(retriever, "retrieve", QUERY)
@@ -593,8 +561,8 @@ def test_a_graph_without_some_passages_is_that_of_the_others(
         source = node.properties.get(TRIPLET_SOURCE_KEY)
         assert source is None or any(node.id in (one, other) for one, _, other in triples[source])
         assert source not in names
-    found = SteeredVectorContextRetriever.from_index(index, [AVOIDS], similarity_top_k=9, steering="off").retrieve("E1")
-    assert {node.node_id for node in found} <= {node.node_id for node in left}
+    nodes_found = steered(index, [AVOIDS], similarity_top_k=9, steering="off").retrieve("E1")
+    assert {node.node_id for node in nodes_found} <= {node.node_id for node in left}
     vectors = index.vector_store
     if vectors is not None:
         nine = VectorStoreQuery(query_embedding=EpicEmbedding().get_text_embedding("E1"), similarity_top_k=99)
@@ -645,12 +613,10 @@ class Elsewhere(PropertyGraphStore):
 async def test_other_stores_delete_in_their_own_way(asynchronous: bool) -> None:
     store = Elsewhere()
     index = graph_of(passages(HOTELS), property_graph_store=store)
-    before = SteeredVectorContextRetriever.from_index(index, [AVOIDS], similarity_top_k=9)
+    before = steered(index, [AVOIDS], similarity_top_k=9)
     assert set(ids(before.retrieve(QUERY))) == set(HOTELS)
-    if asynchronous:
-        await adelete_passages(index, ["bellmore", "unknown"])
-    else:
-        delete_passages(index, ["bellmore", "unknown"])
+    names = ["bellmore", "unknown"]
+    await adelete_passages(index, names) if asynchronous else delete_passages(index, names)
     assert not {"bellmore", "Bellmore", "Quiet hotel with a garden"} & set(store.held.graph.nodes)
     assert set(ids(before.retrieve(QUERY))) == {"ace", "carlton"}
     assert "bellmore" not in index.docstore.docs
@@ -658,9 +624,8 @@ async def test_other_stores_delete_in_their_own_way(asynchronous: bool) -> None:
 
 def test_what_cannot_be_deleted() -> None:
     index: Any = graph_of(passages(HOTELS))
-    with pytest.raises(InvalidInputError, match="in a list"):
-        delete_passages(index, "ace")
-    with pytest.raises(InvalidInputError, match="in a list"):
-        delete_passages(index, None)  # type: ignore[arg-type]
+    for names in ("ace", None):
+        with pytest.raises(InvalidInputError, match="in a list"):
+            delete_passages(index, names)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="must be a PropertyGraphIndex, not str"):
         delete_passages("index", ["ace"])  # type: ignore[arg-type]

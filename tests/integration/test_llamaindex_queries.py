@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -68,29 +68,22 @@ def ids(nodes: Sequence[NodeWithScore]) -> list[str]:
 async def test_a_query_engine_shows_its_model_the_nodes(retriever: BaseRetriever) -> None:
     llm = ScriptedLLM(answers=["The old town."])
     engine = RetrieverQueryEngine.from_args(retriever, llm=llm)
-    response = engine.query(QUERY)
-    again = await engine.aquery(QUERY)
+    response, again = engine.query(QUERY), await engine.aquery(QUERY)
     assert str(response) == str(again) == "The old town."
     assert response.source_nodes == again.source_nodes == retriever.retrieve(QUERY)
     first, second = llm.prompts
-    assert first == second
-    assert QUERY in first
-    assert "epic_" not in first
-    for node in response.source_nodes:
-        assert node.get_content(metadata_mode=MetadataMode.LLM) in first
+    assert first == second and QUERY in first and "epic_" not in first
+    assert all(node.get_content(metadata_mode=MetadataMode.LLM) in first for node in response.source_nodes)
 
 
 async def test_with_guidance_as_text_its_model_sees_the_guidance(memory: EpicMemory) -> None:
     llm = ScriptedLLM(answers=["The old town."])
     retriever = EpicRetriever(memory, similarity_top_k=3, guidance="text")
-    engine = RetrieverQueryEngine.from_args(retriever, llm=llm)
-    engine.query(QUERY)
-    await engine.aquery(QUERY)
-    for prompt in llm.prompts:
-        for hit in memory.search(QUERY, 3):
-            assert hit.instructions
-            assert all(instruction in prompt for instruction in hit.instructions)
-        assert prompt.count("Interpretation Guidance:") == 3
+    RetrieverQueryEngine.from_args(retriever, llm=llm).query(QUERY)
+    (prompt,) = llm.prompts
+    for hit in memory.search(QUERY, 3):
+        assert hit.instructions and all(instruction in prompt for instruction in hit.instructions)
+    assert prompt.count("Interpretation Guidance:") == 3
 
 
 # routing and merging
@@ -99,9 +92,8 @@ async def test_with_guidance_as_text_its_model_sees_the_guidance(memory: EpicMem
 async def test_it_can_be_what_a_node_leads_to(retriever: BaseRetriever) -> None:
     lead = IndexNode(text="What the user keeps about hotels", index_id="notes", obj=retriever)
     outer = VectorStoreIndex(objects=[lead], embed_model=EpicEmbedding()).as_retriever(similarity_top_k=1)
-    found, again = outer.retrieve(QUERY), await outer.aretrieve(QUERY)
-    assert ids(found) == ids(again)
-    assert len(found) == 3
+    found = outer.retrieve(QUERY)
+    assert ids(found) == ids(await outer.aretrieve(QUERY)) and len(found) == 3
     # The outer retriever hands down the embedding it has made of the query.
     assert ids(found) == ids(retriever.retrieve(QUERY))
     recursive = RecursiveRetriever("notes", {"notes": retriever})
@@ -133,26 +125,20 @@ async def test_many_at_once_get_what_each_gets_alone(retriever: BaseRetriever) -
     queries = [QUERY, "a vegan stew", "poker nights", "the old town"] * 4
     wanted = [retriever.retrieve(query) for query in queries]
     assert await asyncio.gather(*map(retriever.aretrieve, queries)) == wanted
-    found: dict[int, Any] = {}
 
-    def ask(number: int, query: str) -> None:
-        found[number] = retriever.retrieve(query) if number % 2 else asyncio.run(retriever.aretrieve(query))
+    def ask(number: int) -> Any:
+        query = queries[number]
+        return retriever.retrieve(query) if number % 2 else asyncio.run(retriever.aretrieve(query))
 
-    threads = [threading.Thread(target=ask, args=one) for one in enumerate(queries)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        await asyncio.to_thread(thread.join)
-    assert [found[number] for number in range(len(queries))] == wanted
+    with ThreadPoolExecutor(len(queries)) as pool:
+        assert await asyncio.to_thread(lambda: list(pool.map(ask, range(len(queries))))) == wanted
 
 
 async def test_ids_and_nodes_are_those_that_went_in(retriever: BaseRetriever) -> None:
     before = copy.deepcopy(NODES)
     own = {node.node_id: node for node in NODES}
-    for found in (retriever.retrieve(QUERY), await retriever.aretrieve(QUERY)):
-        for node in found:
-            assert node.text == own[node.node_id].text
-            assert node.metadata["kind"] == own[node.node_id].metadata["kind"]
-            node.metadata["kind"] = "changed"
+    for node in [*retriever.retrieve(QUERY), *await retriever.aretrieve(QUERY)]:
+        assert (node.text, node.metadata["kind"]) == (own[node.node_id].text, own[node.node_id].metadata["kind"])
+        node.metadata["kind"] = "changed"
     assert before == NODES
     assert "changed" not in {node.metadata["kind"] for node in retriever.retrieve(QUERY)}

@@ -21,7 +21,7 @@ from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullErr
 from epic_memory.retention import ByValue, Held, Positions, checked_budget
 from epic_memory.storage.sqlite import database
 from epic_memory.types import Alignment, Candidate
-from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, not_locked, settled
+from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, not_locked, settled
 from tables import table
 
 pytestmark = pytest.mark.usefixtures("locking")
@@ -37,14 +37,17 @@ def path(tmp_path: Path) -> Path:
 
 
 class OldestFirst:
-    """A retention policy by which the oldest entry leaves first."""
+    """A retention policy by which the oldest entry leaves first; remembers what it was asked about."""
 
     name = "oldest first"
 
     def __init__(self, share: float = 0.1) -> None:
         self.share = share
+        self.seen: list[Held] = []
 
     def order(self, held: Held, now: float) -> Positions:
+        assert now > 0
+        self.seen.append(held)
         return np.arange(len(held), dtype=np.intp)
 
 
@@ -106,49 +109,48 @@ def watch(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 
 class Quoting(FakeVerifier):
     """Keeps everything under all of its preferences: the instruction quotes the first sentence, and how sure it is
-    stands in the text, as sure0 to sure9."""
+    stands in the text, as sure0 to sure9. With a function that decides otherwise, it counts as a language model."""
 
-    def __init__(self, name: str = "quoting", *, cached: bool = False) -> None:
+    def __init__(self, decide: Callable[[Candidate], Decision] | None = None) -> None:
         super().__init__()
-        self.name = name
-        self.cached = cached
+        self.name, self.cached = ("quoting", False) if decide is None else ("judge", True)
+        self.decide = decide
 
     def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
         yield from map(self.verdict, candidates)
 
     def verdict(self, candidate: Candidate) -> Verdict:
+        decision = Decision.KEEP if self.decide is None else self.decide(candidate)
+        if decision is not Decision.KEEP:
+            return Verdict(decision=decision, rationale="so")
         text = candidate.item.text
         found = re.search(r"\bsure(\d)", text)
-        sure = int(found[1]) / 10 if found else 0.5
-        return Verdict(
-            decision=Decision.KEEP,
-            rationale="near",
-            alignments=tuple(
-                Alignment(
-                    preference_id=preference.id,
-                    instruction=f'For {preference.text}: "{text[:60]}"',
-                    stance=Stance.SUPPORTS,
-                    confidence=sure,
-                )
-                for preference in candidate.preferences
-            ),
+        alignments = tuple(
+            Alignment(
+                preference_id=preference.id,
+                instruction=f'For {preference.text}: "{text[:60]}"',
+                stance=Stance.SUPPORTS,
+                confidence=int(found[1]) / 10 if found else 0.5,
+            )
+            for preference in candidate.preferences
         )
+        return Verdict(decision=decision, rationale="near", alignments=alignments)
 
 
-class Judge(Quoting):
+def number_of(candidate: Candidate) -> int:
+    return int(re.findall(r"\d+", candidate.item.id)[-1])
+
+
+def by_seven(undecided: int | None = 6) -> Quoting:
     """A scripted language model: by the item's number, of seven it discards three and cannot say for one."""
 
-    def __init__(self, undecided: int | None = 6) -> None:
-        super().__init__("judge", cached=True)
-        self.undecided = undecided
+    def decide(candidate: Candidate) -> Decision:
+        number = number_of(candidate) % 7
+        if number == undecided:
+            return Decision.UNDECIDED
+        return Decision.DISCARD if number < 3 else Decision.KEEP
 
-    def verdict(self, candidate: Candidate) -> Verdict:
-        number = int(re.findall(r"\d+", candidate.item.id)[-1]) % 7
-        if number == self.undecided:
-            return Verdict(decision=Decision.UNDECIDED, rationale="no answer")
-        if number < 3:
-            return Verdict(decision=Decision.DISCARD, rationale="far", confidence=0.9)
-        return super().verdict(candidate)
+    return Quoting(decide)
 
 
 def text_of(number: int, octets: int, *, about: str = WINE, compressible: bool = False, sure: int | None = None) -> str:
@@ -224,18 +226,11 @@ def test_anything_else_is_an_error_that_makes_no_file(bad: Any, path: Path) -> N
 
 def test_the_file_remembers_its_budget_until_it_is_lifted(path: Path) -> None:
     opened(path, "200 KB", preferences=[WINE]).close()
+    for given, octets in ((None, 200_000), (300_000, 300_000), (None, 300_000), ("unlimited", None), (None, None)):
+        with opened(path, given) as memory:
+            assert memory.stats().budget == octets
     with opened(path) as memory:
-        assert memory.stats().budget == 200_000
-    with opened(path, 300_000) as memory:
-        assert memory.stats().budget == 300_000
-    with opened(path) as memory:
-        assert memory.stats().budget == 300_000
-    with opened(path, "unlimited") as memory:
-        assert memory.stats().budget is None
-    with opened(path) as memory:
-        assert memory.stats().budget is None
         memory.add(stream(600_000, 2000))
-        assert path.stat().st_size > 300_000
     assert path.stat().st_size > 300_000
 
 
@@ -263,8 +258,8 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 SETUPS: dict[str, Callable[[], dict[str, Any]]] = {
     "plain": dict,
-    "judge": lambda: {"verifier": Judge(None)},
-    "undecided": lambda: {"verifier": Judge()},
+    "judge": lambda: {"verifier": by_seven(None)},
+    "undecided": lambda: {"verifier": by_seven()},
     "second tier": lambda: {"tau": 0.5, "reserve": "1 MB"},
 }
 
@@ -304,7 +299,7 @@ def test_many_times_the_budget_streamed_in_and_used_never_exceeds_it(
             try:
                 evicted += memory.add(came[start : start + 40]).evicted
             except RetryQueueFullError:
-                memory.verifier = Judge(None)
+                memory.verifier = by_seven(None)
                 evicted += memory.retry().evicted
         assert watch.worst <= BUDGET
         # Room is made for what comes, not for more.
@@ -358,16 +353,12 @@ def test_a_memory_in_ram_is_held_to_its_budget_too() -> None:
 # Too small.
 
 
+@not_locked
 @pytest.mark.parametrize("budget", [1, 12_000])
-def test_a_budget_below_an_empty_memory_is_an_error_that_leaves_no_file(path: Path, budget: int) -> None:
+def test_a_budget_below_what_a_memory_needs_is_an_error_that_leaves_all_as_it_is(path: Path, budget: int) -> None:
     with pytest.raises(BudgetError, match="budget"):
         opened(path, budget, preferences=[WINE])
     assert os.listdir(path.parent) == []  # noqa: PTH208
-
-
-@not_locked
-@pytest.mark.parametrize("budget", [1, 12_000])
-def test_a_budget_too_small_for_a_file_that_is_there_leaves_it_as_it_is(path: Path, budget: int) -> None:
     with opened(path, preferences=[WINE, TRAIN]) as memory:
         memory.add(stream(60_000, 700))
     before = path.read_bytes()
@@ -412,17 +403,12 @@ def test_an_item_that_alone_is_too_large_is_on_record_and_the_rest_is_kept(path:
 # A larger file.
 
 
-def filled(path: Path, **options: Any) -> int:
-    with opened(path, preferences=[WINE, TRAIN], **options) as memory:
-        memory.add(stream(200_000, 700))
-        memory.file.compact()
-    return path.stat().st_size
-
-
 @pytest.mark.parametrize("share", [0.8, 0.25])
 def test_a_larger_file_is_within_a_smaller_budget_once_it_is_open(path: Path, watch: Watch, share: float) -> None:
-    octets = filled(path)
-    budget = int(share * octets)
+    with opened(path, preferences=[WINE, TRAIN]) as memory:
+        memory.add(stream(200_000, 700))
+        memory.file.compact()
+    budget = int(share * path.stat().st_size)
     with opened(path, budget) as memory:
         assert sum(file.stat().st_size for file in path.parent.iterdir()) <= budget
         assert len(memory) > 0
@@ -441,15 +427,8 @@ def test_a_larger_file_is_within_a_smaller_budget_once_it_is_open(path: Path, wa
 @pytest.mark.parametrize("kind", ["discards", "undecided"])
 def test_what_is_bounded_by_number_shrinks_with_the_budget(path: Path, watch: Watch, kind: str) -> None:
     """What a model said of items that are not held, and what waits, must not push everything else out."""
-    verdict = Decision.DISCARD if kind == "discards" else Decision.UNDECIDED
-    quoting = Quoting()
-
-    def answer(candidate: Candidate) -> Verdict:
-        number = int(candidate.item.id.split()[1])
-        return Verdict(decision=verdict, rationale="so") if number % 8 else quoting.verdict(candidate)
-
-    verifier = Answering(answer)
-    verifier.cached = True  # type: ignore[attr-defined]
+    other = Decision.DISCARD if kind == "discards" else Decision.UNDECIDED
+    verifier = Quoting(lambda candidate: other if number_of(candidate) % 8 else Decision.KEEP)
     with opened(path, preferences=[WINE, TRAIN], verifier=verifier) as memory:
         memory.add(stream(300_000, 300))
     budget = path.stat().st_size // 2
@@ -512,23 +491,18 @@ def test_evicted_entries_are_counted_and_on_record_with_the_reason(path: Path) -
 # Policies.
 
 
-class LongestFirst:
+class FirstPreferenceFirst(OldestFirst):
     """A policy of one's own: the entries of the first preference go first, the newest of them first."""
 
     name = "mine"
-    share = 0.2
-
-    def __init__(self) -> None:
-        self.seen: list[Held] = []
 
     def order(self, held: Held, now: float) -> Positions:
-        assert now > 0
-        self.seen.append(held)
+        super().order(held, now)
         return np.lexsort((-held.rows, held.preferences))
 
 
 def test_a_policy_of_ones_own_is_asked_and_obeyed(path: Path) -> None:
-    policy = LongestFirst()
+    policy = FirstPreferenceFirst(share=0.2)
     with opened(
         path, 100_000, preferences=[WINE, TRAIN], retention=policy, floor=1, tau=0.25, encoder=HashEncoder(512)
     ) as memory:
@@ -551,7 +525,7 @@ def test_a_policy_of_ones_own_is_asked_and_obeyed(path: Path) -> None:
 
 
 def test_a_policy_that_leaves_out_an_entry_is_an_error_and_the_file_stays_good(path: Path) -> None:
-    class Wrong(LongestFirst):
+    class Wrong(OldestFirst):
         def order(self, held: Held, now: float) -> Positions:
             return super().order(held, now)[1:]
 
@@ -572,16 +546,8 @@ def test_what_is_no_policy_is_an_error(policy: Any) -> None:
 # Judged again before they go.
 
 
-class Second(Quoting):
-    """A language model that comes later: keeps, discards or fails by the item's number."""
-
-    def __init__(self, say: Callable[[int], Decision]) -> None:
-        super().__init__("second", cached=True)
-        self.say = say
-
-    def verdict(self, candidate: Candidate) -> Verdict:
-        decision = self.say(int(candidate.item.id.split()[1]))
-        return super().verdict(candidate) if decision is Decision.KEEP else Verdict(decision=decision, rationale="so")
+def other(number: int) -> Item:
+    return Item(id=f"other {number}", text=text_of(9000 + number, 250, sure=9))
 
 
 def filled_to(share: float, memory: EpicMemory, about: str = WINE) -> int:
@@ -606,10 +572,10 @@ def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, 
     with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(), floor=0) as memory:
         filled_to(0.5, memory)
         before = held_of(memory, path.parent.parent)
-        memory.verifier = second = Second(lambda n: Decision.KEEP if n % 2 else Decision.DISCARD)
+        memory.verifier = second = Quoting(lambda c: Decision.KEEP if number_of(c) % 2 else Decision.DISCARD)
         for n in range(1, 600, 2):
             # Only until it has come to that: those it keeps are the oldest again in time.
-            report = memory.add([Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9))])
+            report = memory.add([other(n)])
             texts = {text for text, _ in second.asked}
             asked = [int(key.split()[1]) for key, line in before.items() if line["text"] in texts]
             if len(asked) > 2 and report.evicted:
@@ -631,34 +597,30 @@ def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, 
 def test_what_is_forgotten_while_it_is_judged_again_does_not_come_back(path: Path) -> None:
     gone: list[str] = []
 
-    class Slow(Second):
-        def verdict(self, candidate: Candidate) -> Verdict:
-            if candidate.item.id.startswith("item") and not gone:
-                gone.append(candidate.item.id)
-                memory.forget(candidate.item.id)
-            return super().verdict(candidate)
+    def slowly(candidate: Candidate) -> Decision:
+        if candidate.item.id.startswith("item") and not gone:
+            gone.append(candidate.item.id)
+            memory.forget(candidate.item.id)
+        return Decision.KEEP
 
     with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(share=0.2), floor=0) as memory:
         filled_to(0.5, memory)
-        memory.verifier = Slow(lambda n: Decision.KEEP)
+        memory.verifier = Quoting(slowly)
         for n in range(300):
-            memory.add([Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9))])
+            memory.add([other(n)])
             if gone:
                 break
         assert gone and gone[0] not in {item.id for item in memory.items()}
 
 
 def test_a_preference_under_which_the_language_model_discards_goes_though_another_keeps(path: Path) -> None:
-    class OnlyWine(Quoting):
-        def verdict(self, candidate: Candidate) -> Verdict:
-            if candidate.preferences[0].text == WINE:
-                return super().verdict(candidate)
-            return Verdict(decision=Decision.DISCARD, rationale="no")
+    def only_wine(candidate: Candidate) -> Decision:
+        return Decision.KEEP if candidate.preferences[0].text == WINE else Decision.DISCARD
 
     with opened(path, BUDGET, preferences=[WINE, TRAIN], retention=OldestFirst(share=0.2), floor=0) as memory:
         filled_to(0.85, memory, about=f"{WINE} on the {TRAIN}")
-        memory.verifier = judge = OnlyWine("second", cached=True)
-        memory.add(Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9)) for n in range(12))
+        memory.verifier = judge = Quoting(only_wine)
+        memory.add(other(n) for n in range(12))
         train = Preference(text=TRAIN).id
         held = held_of(memory, path.parent.parent)
         asked = {text for text, preferences in judge.asked if preferences == (TRAIN,)}
@@ -671,19 +633,18 @@ def test_a_preference_under_which_the_language_model_discards_goes_though_anothe
 @not_locked
 @pytest.mark.parametrize("failing", ["undecided", "raises"])
 def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path, watch: Watch, failing: str) -> None:
-    class Failing(Quoting):
-        def verdict(self, candidate: Candidate) -> Verdict:
-            if candidate.item.id.startswith("item"):
-                if failing == "raises":
-                    raise OSError("gone")
-                return Verdict(decision=Decision.UNDECIDED, rationale="no answer")
-            return super().verdict(candidate)
+    def fails(candidate: Candidate) -> Decision:
+        if not candidate.item.id.startswith("item"):
+            return Decision.KEEP
+        if failing == "raises":
+            raise OSError("gone")
+        return Decision.UNDECIDED
 
     with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(), floor=0) as memory:
         number = filled_to(0.5, memory)
         before = held_of(memory, path.parent.parent)
-        memory.verifier = verifier = Failing("second", cached=True)
-        memory.add(Item(id=f"other {n}", text=text_of(9000 + n, 250, sure=9)) for n in range(30))
+        memory.verifier = verifier = Quoting(fails)
+        memory.add(other(n) for n in range(30))
         assert {text for text, _ in verifier.asked} & {line["text"] for line in before.values()}
         held = held_of(memory, path.parent.parent)
         assert memory.stats().counts["pending"] == 0

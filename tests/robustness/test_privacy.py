@@ -146,11 +146,8 @@ HUB = {"huggingface_hub", "model2vec", "tokenizers"}
 LAZY = {"faiss", "safetensors", "pydantic", "ollama", "httpx", "tqdm", "asyncio", *HUB}
 
 
-def test_importing_the_core_brings_in_no_framework_and_nothing_heavy() -> None:
+def test_the_core_brings_in_no_framework_and_nothing_heavy() -> None:
     assert not loaded("import epic_memory") & (HEAVY | LAZY - {"asyncio"})
-
-
-def test_using_a_memory_brings_in_no_framework() -> None:
     code = "from epic_memory import EpicMemory, SearchOptions\nm = EpicMemory(['vegan'])"
     code += "\nm.add(['vegan stew'])\nm.search('vegan')"
     # FAISS is brought in by a search by instructions (Eq. 6), not by one whose texts are all kept.

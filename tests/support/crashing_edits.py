@@ -1,9 +1,9 @@
 """Edits of facts, and decisions about proposals, whose process is killed: at each SQL statement, and at random moments.
 
-    python crashing_edits.py FOLDER NAME [BUDGET]
+    python crashing_edits.py FOLDER BUDGET NAME ...
 
-For each kill a worker is forked that does one call on a copy of one file. What is left has to be the memory before the
-call or after it. Printed are the number of kills by what they left.
+For each kill a worker is forked that does one of the calls named, on a copy of one file. What is left has to be the
+memory before the call or after it. Printed are the number of kills by what they left, for each call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from epic_memory.storage.sqlite.files import SIDE_FILES
 from epic_memory.types.proposals import Proposal
 
 Write = Callable[[EpicMemory], object]
-_RANDOM_KILLS = 12
+_RANDOM_KILLS = 6
 _CODE, _NEW_CODE = (Item(id="code", text=f"The door code is {code}.") for code in (4471, 9902))
 _HOME, _COFFEE, _JAZZ = "I live in Porto.", "I drink a lot of coffee.", "I love jazz."
 _PLAIN = [
@@ -160,15 +160,13 @@ def run(path: Path, write: Write, *, statement: int = 0, delay: float | None = N
     return done, seconds
 
 
-def killed(folder: Path, name: str, budget: str | None) -> Counter[str]:
+def killed(folder: Path, name: str, *, evicting: bool) -> Counter[str]:
     """Kill a call at each of its statements and at random moments; count what the kills left.
 
     Raises:
         AssertionError: if one left anything else than the memory before the call, or after it.
     """
     before_file, path, write = folder / "before.epic", folder / "me.epic", WRITES[name]
-    evicting = budget is not None
-    prepare(before_file, budget)
     before = looked_at(before_file, evicting=evicting)
 
     def attempt(**how: Any) -> tuple[bool, float, dict[str, Any]]:
@@ -179,12 +177,12 @@ def killed(folder: Path, name: str, budget: str | None) -> Counter[str]:
         return done, seconds, looked_at(path, evicting=evicting)
 
     done, seconds, after = attempt()
-    assert done and after != before, "the call changed nothing"
+    assert done and after != before, f"{name} changed nothing"
     left: Counter[str] = Counter()
 
     def judge(done: bool, state: dict[str, Any], when: str) -> None:
-        assert state in (before, after), (when, {key: (before[key], state[key], after[key]) for key in state})
-        assert state == after or not done, f"{when}: what was acknowledged is not there"
+        assert state in (before, after), (name, when, {key: (before[key], state[key], after[key]) for key in state})
+        assert state == after or not done, f"{name}, {when}: what was acknowledged is not there"
         left["after" if state == after else "before"] += 1
 
     statement, done = 0, False
@@ -201,4 +199,6 @@ def killed(folder: Path, name: str, budget: str | None) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(killed(Path(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)))
+    place, budget = Path(sys.argv[1]), sys.argv[2] or None
+    prepare(place / "before.epic", budget)
+    print(json.dumps({each: killed(place, each, evicting=budget is not None) for each in sys.argv[3:]}))
