@@ -17,6 +17,7 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from epic_llamaindex import EpicVectorStore
+from helpers import both, method
 
 TEXTS = {
     "stew": "A vegan stew of beans and lentils.",
@@ -96,19 +97,32 @@ def test_a_retriever_with_filters_gives_k(store: EpicVectorStore) -> None:
     assert len(diverse.retrieve("night train")) == 3
 
 
-def test_documents_are_inserted_deleted_and_refreshed(store: EpicVectorStore) -> None:
+@pytest.mark.parametrize("twin", [False, True], ids=["sync", "async"])
+async def test_documents_are_inserted_found_and_deleted(store: EpicVectorStore, twin: bool) -> None:
     index = over(store)
+
+    async def call(component: Any, name: str, *given: Any, **options: Any) -> Any:
+        made = method(component, name, twin=twin)(*given, **options)
+        return await made if twin else made
+
+    def held() -> set[str | None]:
+        return {node.ref_doc_id for node in store.get_nodes()}
+
     for document in documents():
-        index.insert(document)
-    index.insert(Document(id_="long", text=" ".join(f"Sentence number {n} of this." for n in range(900))))
-    assert len(store.get_nodes()) > 6
-    index.delete_ref_doc("long", delete_from_docstore=True)
-    assert {node.ref_doc_id for node in store.get_nodes()} == set(TEXTS)
-    index.update_ref_doc(Document(id_="garden", text="Tulips flower in April."))
+        await call(index, "insert", document)
+    long = Document(id_="long", text=" ".join(f"Sentence number {n} of this." for n in range(450)))
+    await call(index, "insert", long)
+    assert len(store.get_nodes()) > 5
+    await call(index, "delete_ref_doc", "long", delete_from_docstore=True)
+    assert held() == set(TEXTS)
+    await call(index, "update_ref_doc", Document(id_="garden", text="Tulips flower in April."))
     nodes = store.get_nodes()
-    assert len(nodes) == 4 and found(index.as_retriever().retrieve("tulips in April"))[0] == "garden"
-    index.delete_nodes([node.node_id for node in nodes if node.ref_doc_id == "steak"])
-    assert {node.ref_doc_id for node in store.get_nodes()} == set(TEXTS) - {"steak"}
+    assert len(nodes) == 4
+    assert found(await call(index.as_retriever(), "retrieve", "tulips in April"))[0] == "garden"
+    await call(index, "delete_nodes", [node.node_id for node in nodes if node.ref_doc_id == "steak"])
+    assert held() == set(TEXTS) - {"steak"}
+    retriever = index.as_retriever(similarity_top_k=2, filters=topic("train", "stew"))
+    assert sorted(map(str, found(await both(retriever, "retrieve", "night train")))) == ["stew", "train"]
 
 
 def test_only_what_changed_is_refreshed(store: EpicVectorStore) -> None:
@@ -120,20 +134,6 @@ def test_only_what_changed_is_refreshed(store: EpicVectorStore) -> None:
     assert index.refresh_ref_docs(changed) == [False, False, True, False]
     assert len(store.get_nodes()) == 4
     assert [node.get_content() for node in store.get_nodes(filters=topic("train"))] == [changed[2].text]
-
-
-async def test_all_of_it_asynchronously(store: EpicVectorStore) -> None:
-    index = over(store)
-    for document in documents():
-        await index.ainsert(document)
-    retriever = index.as_retriever(similarity_top_k=2, filters=topic("train", "garden", "stew"))
-    nodes = await retriever.aretrieve("night train")
-    assert [(one.node_id, one.score) for one in nodes] == [
-        (one.node_id, one.score) for one in retriever.retrieve("night train")
-    ]
-    await index.adelete_ref_doc("train")
-    assert {node.ref_doc_id for node in store.get_nodes()} == set(TEXTS) - {"train"}
-    assert "train" not in found(await index.as_retriever(similarity_top_k=9).aretrieve("night train"))
 
 
 def test_index_nodes_and_images_beside_texts(store: EpicVectorStore) -> None:

@@ -135,8 +135,34 @@ async def test_schema_and_limit_are_sent_and_the_models_own_settings_stay(
     assert llm.model_dump() == before and shown(server) == 0
 
 
-async def test_the_context_is_asked_for_once_and_never_on_the_event_loop(
-    server: LMServer, complete: Complete, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("settings", "options", "said", "sent"),
+    [
+        ({"context_window": 4096}, {}, 32768, 4096),
+        ({"additional_kwargs": {"num_ctx": 2048}}, {}, 32768, 2048),
+        ({}, {"context": 1024}, 32768, 1024),
+        ({"context_window": 4096}, {"context": 1024}, 32768, 4096),
+        ({}, {}, 32768, 32768),
+        ({}, {}, None, 3900),
+    ],
+    ids=["of the model", "an option", "of the adapter", "of both", "of nobody", "nor of the server"],
+)
+async def test_the_context_is_asked_for_once_and_only_where_nobody_gave_it(
+    server: LMServer, settings: Json, options: Json, said: int | None, sent: int, complete: Complete
+) -> None:
+    server.answer = lambda request: "{}"
+    server.context = said
+    lm, given = LlamaIndexLM(llm_of(server, **settings), **options), settings or options
+    assert server.requests == [] and lm.context == (options.get("context", sent) if given else None)
+    for limit in (None, 50, 60, 50):
+        await complete(lm, max_tokens=limit)
+    assert shown(server) == (0 if given else 1)
+    assert {body["options"]["num_ctx"] for body in server.asked} == {sent}
+    assert given or lm.context == sent
+
+
+async def test_the_context_is_never_asked_for_on_the_event_loop(
+    server: LMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asking: list[int] = []
     show = ollama.Client.show
@@ -149,47 +175,9 @@ async def test_the_context_is_asked_for_once_and_never_on_the_event_loop(
     server.answer = lambda request: "{}"
     llm = llm_of(server)
     lm = LlamaIndexLM(llm)
-    assert server.requests == [] and lm.context is None
-    for limit in (None, 50, 60, 50):
-        await complete(lm, max_tokens=limit)
-    assert shown(server) == len(asking) == 1
-    assert (lm.context, llm.context_window) == (32768, -1)
-    assert {body["options"]["num_ctx"] for body in server.asked} == {32768}
-    other = LlamaIndexLM(llm)
-    await asyncio.gather(*(other.acomplete(ASKED) for _ in range(3)))
-    assert shown(server) == 2
-    assert threading.get_ident() not in asking[1:]
-
-
-@pytest.mark.parametrize(
-    ("settings", "options", "sent"),
-    [
-        ({"context_window": 4096}, {}, 4096),
-        ({"additional_kwargs": {"num_ctx": 2048}}, {}, 2048),
-        ({}, {"context": 1024}, 1024),
-        ({"context_window": 4096}, {"context": 1024}, 4096),
-    ],
-    ids=["of the model", "an option", "of the adapter", "of both"],
-)
-async def test_a_context_that_is_given_is_not_asked_for(
-    server: LMServer, settings: Json, options: Json, sent: int, complete: Complete
-) -> None:
-    server.answer = lambda request: "{}"
-    lm = LlamaIndexLM(llm_of(server, **settings), **options)
-    assert lm.context == options.get("context", sent)
-    await complete(lm, max_tokens=50)
-    assert shown(server) == 0
-    assert server.asked[0]["options"]["num_ctx"] == sent
-
-
-async def test_a_server_that_does_not_say_the_context_is_asked_once(server: LMServer, complete: Complete) -> None:
-    server.context = None
-    server.answer = lambda request: "{}"
-    lm = LlamaIndexLM(llm_of(server))
-    for _ in range(3):
-        await complete(lm)
-    assert shown(server) == 1
-    assert server.asked[0]["options"]["num_ctx"] == lm.context == 3900
+    await asyncio.gather(*(lm.acomplete(ASKED) for _ in range(3)))
+    assert shown(server) == len(asking) == 1 and threading.get_ident() not in asking
+    assert llm.context_window == -1
 
 
 async def test_clients_of_the_user_are_used(server: LMServer, complete: Complete) -> None:

@@ -80,23 +80,29 @@ def memory_of(verdicts: Verdicts) -> EpicMemory:
     return memory
 
 
-def of_memory(verdicts: Verdicts) -> Find:
-    memory = memory_of(verdicts)
-    return lambda question, k: [
-        hit.item.text for hit in memory.search(question, k, options=SearchOptions(min_score=None))
-    ]
+def of_searching(component: Any) -> Find:
+    options = SearchOptions(min_score=None)
+    return lambda question, k: [hit.item.text for hit in component.search(question, k, options=options)]
 
 
-def of_langchain_retriever(verdicts: Verdicts, memory: EpicMemory | None = None) -> Find:
-    retriever = epic_langchain.EpicRetriever(memory=memory or memory_of(verdicts))
-    return lambda question, k: [one.page_content for one in retriever.invoke(question, k=k)]
+def of_retriever(retriever: Any) -> Find:
+    """Of either framework, made anew for each number of results."""
+
+    def find(question: str, k: int) -> list[str]:
+        made = retriever(k)
+        if hasattr(made, "invoke"):
+            return [one.page_content for one in made.invoke(question)]
+        return [one.text for one in made.retrieve(question)]
+
+    return find
 
 
-def of_llamaindex_retriever(verdicts: Verdicts, memory: EpicMemory | None = None) -> Find:
-    memory = memory or memory_of(verdicts)
-    return lambda question, k: [
-        one.text for one in epic_llamaindex.EpicRetriever(memory, similarity_top_k=k).retrieve(question)
-    ]
+def of_langchain_retriever(memory: EpicMemory) -> Find:
+    return of_retriever(lambda k: epic_langchain.EpicRetriever(memory=memory, k=k))
+
+
+def of_llamaindex_retriever(memory: EpicMemory) -> Find:
+    return of_retriever(lambda k: epic_llamaindex.EpicRetriever(memory, similarity_top_k=k))
 
 
 def documents_of(verdicts: Verdicts) -> list[Document]:
@@ -127,24 +133,18 @@ def of_llamaindex_store(verdicts: Verdicts) -> Find:
     store = epic_llamaindex.EpicVectorStore(preferences=PREFERENCES)
     index = VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model)
     index.insert_nodes(nodes_of(verdicts))
-    return lambda question, k: [one.text for one in index.as_retriever(similarity_top_k=k).retrieve(question)]
+    return of_retriever(lambda k: index.as_retriever(similarity_top_k=k))
 
 
 def of_langchain_steered(verdicts: Verdicts) -> Find:
     store = InMemoryVectorStore(epic_langchain.EpicEmbeddings())
     store.add_documents(documents_of(verdicts))
-    retriever = epic_langchain.SteeredRetriever(vectorstore=store, preferences=PREFERENCES)
-    return lambda question, k: [one.page_content for one in retriever.invoke(question, k=k)]
+    return of_retriever(lambda k: epic_langchain.SteeredRetriever(vectorstore=store, preferences=PREFERENCES, k=k))
 
 
 def of_llamaindex_steered(verdicts: Verdicts) -> Find:
     index = VectorStoreIndex(nodes_of(verdicts), embed_model=epic_llamaindex.EpicEmbedding())
-    return lambda question, k: [
-        one.text
-        for one in epic_llamaindex.SteeredRetriever(index.as_retriever(similarity_top_k=k), PREFERENCES).retrieve(
-            question
-        )
-    ]
+    return of_retriever(lambda k: epic_llamaindex.SteeredRetriever(index.as_retriever(similarity_top_k=k), PREFERENCES))
 
 
 def of_postprocessor(verdicts: Verdicts) -> Find:
@@ -158,16 +158,14 @@ def of_postprocessor(verdicts: Verdicts) -> Find:
 def of_graph(verdicts: Verdicts) -> Find:
     graph = GraphMemory(memory=EpicMemory(PREFERENCES, settings=Settings(verifier=Judge(verdicts), tau=-1.0)))
     graph.add([Item(id=text, text=text) for text in TEXTS])
-    return lambda question, k: [
-        hit.item.text for hit in graph.search(question, k, options=SearchOptions(min_score=None))
-    ]
+    return of_searching(graph)
 
 
 SURFACES: dict[str, Callable[[Verdicts], Find]] = {
-    "memory": of_memory,
-    "LangChain's retriever": of_langchain_retriever,
+    "memory": lambda verdicts: of_searching(memory_of(verdicts)),
+    "LangChain's retriever": lambda verdicts: of_langchain_retriever(memory_of(verdicts)),
     "LangChain's store": of_langchain_store,
-    "LlamaIndex's retriever": of_llamaindex_retriever,
+    "LlamaIndex's retriever": lambda verdicts: of_llamaindex_retriever(memory_of(verdicts)),
     "LlamaIndex's store": of_llamaindex_store,
     "LangChain, another store": of_langchain_steered,
     "LlamaIndex, another retriever": of_llamaindex_steered,
@@ -204,7 +202,7 @@ def test_memory_and_stores_give_the_same_order(verdicts: Verdicts, question: str
             behind = {*TEXTS} - {*found[: place + 1]}
             assert max(scores[other] for other in behind) <= scores[text] + NEARLY
     for retriever in (of_langchain_retriever, of_llamaindex_retriever):
-        assert retriever(verdicts, memory)(question, 3) == [hit.item.text for hit in memory.search(question, 3)]
+        assert retriever(memory)(question, 3) == [hit.item.text for hit in memory.search(question, 3)]
 
 
 def test_judging_never_pushes_up_what_conflicts() -> None:
