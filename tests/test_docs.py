@@ -89,11 +89,10 @@ def test_the_code_of_the_pages_is_typed(tmp_path: Path) -> None:
             if any(lines):
                 heading = re.sub(r"\W", "", part.partition("\n")[0]).lower()
                 (tmp_path / f"{page.stem.lower()}_{heading}.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    options = ["--config-file=", "--strict", "--ignore-missing-imports", "--follow-imports=silent"]
+    # By the project's own settings, which are strict: so what was found out of the packages before is not found anew.
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, *map(str, sorted(tmp_path.glob("*.py")))],
-        env={**os.environ, "MYPYPATH": f"{ROOT / 'shared'}{os.pathsep}{ROOT}"},
-        cwd=tmp_path,
+        [sys.executable, "-m", "mypy", *map(str, sorted(tmp_path.glob("*.py")))],
+        cwd=ROOT,
         capture_output=True,
         encoding="utf-8",
         check=False,

@@ -46,6 +46,7 @@ def test_files_come_to_the_same_in_any_order(tmp_path: Path, before: list[Step],
 
 @pytest.mark.slow
 @given(steps=STEPS, before=STEPS)
+@settings(max_examples=25)
 def test_files_come_to_the_same_in_any_history(
     tmp_path_factory: pytest.TempPathFactory, before: list[Step], steps: list[Step]
 ) -> None:

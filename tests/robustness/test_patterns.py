@@ -45,27 +45,8 @@ BOUNDS = {
 }
 SHAPES = (
     *"1aA \n\"'.,-_/(<[{#*`\\|@é字。\u0301",
-    *(
-        "A1 ",
-        "1a",
-        "A.",
-        "a.",
-        "a-",
-        "a ",
-        "A ",
-        "Ab ",
-        "1 ",
-        "1.",
-        "1,",
-        "1-",
-        " \n",
-        "a, ",
-        "and ",
-        "not ",
-        "I ",
-        "my ",
-    ),
-    *("<a ", '"a ', "a@a.", "+1 ", "A1B2", "2020-01-01 ", ": ", "now ", "so "),
+    *("A1 ", "1a", "A.", "a.", "a-", "a ", "A ", "Ab ", "1 ", "1.", "1,", "1-", " \n", "a, ", "and ", "not ", "I "),
+    *("my ", "<a ", '"a ', "a@a.", "+1 ", "A1B2", "2020-01-01 ", ": ", "now ", "so "),
 )
 FLAGS = {"I": re.I, "M": re.M, "S": re.S, "X": re.X, "A": re.A, "IGNORECASE": re.I, "DOTALL": re.S, "ASCII": re.A}
 
@@ -129,11 +110,10 @@ def modules() -> Iterator[Any]:
 
 def re_call(node: ast.AST) -> str:
     """The name of a function of `re` that is called with a pattern to be used at once."""
-    if not (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "re"
-    ):
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return ""
-    return "" if node.func.attr in ("compile", "escape") else node.func.attr
+    used_at_once = ast.unparse(node.func.value) == "re" and node.func.attr not in ("compile", "escape")
+    return node.func.attr if used_at_once else ""
 
 
 def written(call: Any) -> re.Pattern[str] | None:
@@ -141,15 +121,10 @@ def written(call: Any) -> re.Pattern[str] | None:
     first = call.args[0] if call.args else None
     if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
         return None
-    named = [
-        node.attr
-        for each in (*call.args[1:], *call.keywords)
-        for node in ast.walk(each)
-        if isinstance(node, ast.Attribute)
-    ]
-    flags = re.NOFLAG if hasattr(re, "NOFLAG") else re.RegexFlag(0)
-    for name in named:
-        flags |= FLAGS.get(name, 0)
+    flags = 0
+    for each in (*call.args[1:], *call.keywords):
+        for node in ast.walk(each):
+            flags |= FLAGS.get(node.attr, 0) if isinstance(node, ast.Attribute) else 0
     return re.compile(first.value, flags)
 
 
@@ -206,10 +181,8 @@ def example(parsed: Iterable[Any], repeated: list[tuple[str, str]], before: str 
             case "BRANCH":
                 branches = [example(branch, repeated, before + text) for branch in value[1]]
                 text += branches[0]
-            case "SUBPATTERN":
-                text += example(value[-1], repeated, before + text)
-            case "ATOMIC_GROUP":
-                text += example(value, repeated, before + text)
+            case "SUBPATTERN" | "ATOMIC_GROUP":
+                text += example(value[-1] if str(kind) == "SUBPATTERN" else value, repeated, before + text)
             case "ASSERT":
                 example(value[1], repeated, before + text)
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
@@ -297,8 +270,11 @@ def test_a_pattern_is_done_with_any_text_in_a_moment(name: str) -> None:
         if room(one) != name:
             continue
         tried += 1
-        for short, long in zip(bounded(one, GLANCE), bounded(one, LONG), strict=True):
-            if seconds(one, short) >= NOTICED and (taken := seconds(one, long)) >= MOST:
+        for place, short in enumerate(bounded(one, GLANCE)):
+            if seconds(one, short) < NOTICED:
+                continue
+            long = next(islice(bounded(one, LONG), place, None))
+            if (taken := seconds(one, long)) >= MOST:
                 shown = f"{long[:30]!r}...{long[-9:]!r} ({len(long)} characters)"
                 slow.append(f"{one.where} {sorted(one.calls)}: {taken:.2f} s for {shown}")
                 break
