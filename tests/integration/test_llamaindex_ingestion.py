@@ -72,18 +72,15 @@ def in_store(store: SimpleVectorStore) -> set[str]:
     return set(store.data.embedding_dict)
 
 
-async def _run(pipeline: IngestionPipeline, **options: Any) -> list[BaseNode]:
-    return list(pipeline.run(**options))
-
-
-async def _arun(pipeline: IngestionPipeline, **options: Any) -> list[BaseNode]:
-    return list(await pipeline.arun(**options))
-
-
 @pytest.fixture(params=["run", "arun"])
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a pipeline with or without blocking the event loop."""
-    return _run if request.param == "run" else _arun
+
+    async def ran(pipeline: IngestionPipeline, **options: Any) -> list[BaseNode]:
+        found = getattr(pipeline, request.param)(**options)
+        return list(await found if request.param == "arun" else found)
+
+    return ran
 
 
 # the cache
@@ -138,6 +135,17 @@ def embedding(**options: Any) -> InstructedEmbedding:
 
 
 Made = dict[str, Any]
+
+
+def adapted(**options: Any) -> Any:
+    return LlamaIndexLM(llm(**options), name="one")
+
+
+def embedded(fingerprint: str = "v1", **options: Any) -> Any:
+    return EmbeddedVerifier(HashEncoder(fingerprint=fingerprint), **options)
+
+
+# What a step is made with before and after, each time anew.
 CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
     "a preference": (dict, lambda: {"preferences": [TRAIN]}),
     "when a preference ends": (dict, lambda: {"preferences": [Preference(text=WINE, expires_at=LATER)]}),
@@ -147,9 +155,7 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
         lambda: {"encoder": LlamaIndexEncoder(embedding(), tau=0.2)},
     ),
     "keep_rate": (lambda: {"keep_rate": 0.2}, lambda: {"keep_rate": 0.6}),
-    "coarse": (dict, lambda: {"coarse": False}),
-    "fine": (dict, lambda: {"fine": False}),
-    "annotate": (dict, lambda: {"annotate": False}),
+    **{stage: (dict, lambda stage=stage: {stage: False}) for stage in ("coarse", "fine", "annotate")},  # type: ignore[misc]
     "the encoder": (dict, lambda: {"encoder": HashEncoder(name="other")}),
     "the encoder's weights": (dict, lambda: {"encoder": HashEncoder(fingerprint="v2")}),
     "that there is an embedding model": (dict, lambda: {"embed_model": embedding()}),
@@ -159,23 +165,14 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
     ),
     "the model": (lambda: {"llm": llm(model="a")}, lambda: {"llm": llm(model="b")}),
     "the model's temperature": (lambda: {"llm": llm()}, lambda: {"llm": llm(temperature=0.7)}),
-    "the model's temperature, in an adapter": (
-        lambda: {"llm": LlamaIndexLM(llm(), name="one")},
-        lambda: {"llm": LlamaIndexLM(llm(temperature=0.7), name="one")},
-    ),
+    "the same, in an adapter": (lambda: {"llm": adapted()}, lambda: {"llm": adapted(temperature=0.7)}),
     "the model of a verifier": (
         lambda: {"llm": verifier_of(Scripted(name="a"))},
         lambda: {"llm": verifier_of(Scripted(name="b"))},
     ),
     "a prompt": (dict, lambda: {"llm": verifier_of(Scripted(), prompt=OTHER_PROMPT)}),
-    "the embedded verifier's encoder": (
-        lambda: {"llm": EmbeddedVerifier(HashEncoder())},
-        lambda: {"llm": EmbeddedVerifier(HashEncoder(fingerprint="v1 "))},
-    ),
-    "the embedded verifier's threshold": (
-        lambda: {"llm": EmbeddedVerifier(HashEncoder())},
-        lambda: {"llm": EmbeddedVerifier(HashEncoder(), threshold=0.3)},
-    ),
+    "the embedded verifier's encoder": (lambda: {"llm": embedded()}, lambda: {"llm": embedded("v1 ")}),
+    "the embedded verifier's threshold": (lambda: {"llm": embedded()}, lambda: {"llm": embedded(threshold=0.3)}),
 }
 
 
@@ -186,7 +183,7 @@ async def test_what_changes_is_no_hit_of_the_cache(changed: str) -> None:
 
     async def seen(made: Made) -> int:
         keep = step(**made)
-        found = await _arun(IngestionPipeline(transformations=[keep], cache=cache), nodes=list(NODES))
+        found = await IngestionPipeline(transformations=[keep], cache=cache).arun(nodes=list(NODES))
         report = keep.report.seen
         assert [one.to_dict() for one in found] == [one.to_dict() for one in step(**made)(NODES)]
         return report
@@ -244,9 +241,6 @@ async def test_nothing_undecided_is_cached(run: Run) -> None:
     assert keep.undecided == []
 
 
-# Ollama's models, without a server
-
-
 # document stores
 
 
@@ -269,8 +263,7 @@ async def test_a_document_store_skips_and_reingest_catches_up(
 ) -> None:
     keep = step(embed_model=EpicEmbedding())
     pipeline = stored(keep, strategy, disable_cache=not cached)
-    store = pipeline.vector_store
-    assert isinstance(store, SimpleVectorStore)
+    store: Any = pipeline.vector_store
     found = await run(pipeline, documents=list(DOCUMENTS))
     assert texts(found) == OF_WINE and in_store(store) == {node.node_id for node in found}
     keep.preferences = [WINE, TRAIN]
@@ -285,8 +278,7 @@ async def test_a_model_that_fails_loses_no_document(strategy: DocstoreStrategy, 
     lm = Scripted(stalls)
     keep = step(lm, embed_model=EpicEmbedding())
     pipeline = stored(keep, strategy)
-    store = pipeline.vector_store
-    assert isinstance(store, SimpleVectorStore)
+    store: Any = pipeline.vector_store
     with pytest.raises(UndecidedError, match="its own `undecided`"):
         await run(pipeline, documents=list(DOCUMENTS))
     assert in_store(store) == set()
@@ -301,8 +293,8 @@ async def test_a_model_that_fails_loses_no_document(strategy: DocstoreStrategy, 
 async def test_an_embedding_model_that_fails_loses_no_document(part: str, run: Run) -> None:
     model = embedding()
     keep = step(**{part: model})
-    pipeline = IngestionPipeline(transformations=[splitter(), keep], docstore=SimpleDocumentStore())
-    pipeline.docstore_strategy = DocstoreStrategy.DUPLICATES_ONLY
+    pipeline = stored(keep, DocstoreStrategy.DUPLICATES_ONLY)
+    pipeline.vector_store = None
     model.fail_with(ConnectionError("no route"))
     with pytest.raises(EncoderError, match="no route"):
         await run(pipeline, documents=list(DOCUMENTS))

@@ -27,17 +27,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 VEGAN = "I follow a strict vegan diet."
 STEW = "On Sunday I cooked a vegan lentil stew with carrots, and liked it."
 WORK = "The meeting about the steam engine is at four."
+ELSE = "And what else is there to do today, and tomorrow?"
 
 
 def remembering(memory: EpicMemory, **options: Any) -> Memory:
     """A chat's memory whose buffer is full after a few turns; what is told has room."""
-    options = {
-        "session_id": "s",
-        "token_limit": 2000,
-        "chat_history_token_ratio": 0.02,
-        "token_flush_size": 20,
-        **options,
-    }
+    given = {"session_id": "s", "token_limit": 2000, "chat_history_token_ratio": 0.02, "token_flush_size": 20}
+    options = {**given, **options}
     blocks = options.pop("blocks", None) or [EpicMemoryBlock(memory=memory)]
     return Memory.from_defaults(memory_blocks=blocks, **options)
 
@@ -46,13 +42,9 @@ def turn(said: str, answer: str = "I see.") -> list[ChatMessage]:
     return [ChatMessage(role="user", content=said), ChatMessage(role="assistant", content=answer)]
 
 
-async def say(memory: Memory, run: str, *said: str) -> None:
-    for text in said:
-        for message in turn(text):
-            if run == "sync":
-                memory.put(message)
-            else:
-                await memory.aput(message)
+async def say(memory: Memory, *said: str, run: str = "async") -> None:
+    for message in (message for text in said for message in turn(text)):
+        memory.put(message) if run == "sync" else await memory.aput(message)
 
 
 async def got(memory: Memory, run: str, **options: Any) -> list[ChatMessage]:
@@ -68,7 +60,7 @@ def whole(messages: Sequence[ChatMessage]) -> str:
 async def test_what_leaves_the_buffer_is_remembered_and_told(run: str, method: InsertMethod) -> None:
     memory = EpicMemory([VEGAN])
     chat = remembering(memory, insert_method=method)
-    await say(chat, run, STEW, WORK, "And what else is there to do today, and tomorrow?", "Nothing more for now.")
+    await say(chat, STEW, WORK, ELSE, "Nothing more for now.", run=run)
     kept = [hit.item for hit in memory.search("dinner", 9)]
     assert len(kept) == 1 and STEW in kept[0].text and kept[0].metadata["session_id"] == "s"
     history = await got(chat, run, input="Which vegan dinner did I cook?")
@@ -87,7 +79,7 @@ async def test_sessions_and_users(tmp_path: Path) -> None:
     for name, line in lines.items():
         with EpicMemory.open(path, [VEGAN], settings=Settings(namespace=name)) as memory:
             for session in ("monday", "tuesday"):
-                await say(remembering(memory, session_id=session), "async", f"{line} It was {session}.", *rest)
+                await say(remembering(memory, session_id=session), f"{line} It was {session}.", *rest)
     for name, line in lines.items():
         with EpicMemory.open(path, settings=Settings(namespace=name)) as memory:
             for session in ("monday", "tuesday"):
@@ -120,7 +112,7 @@ async def test_other_blocks_beside_it(first: bool) -> None:
     memory, taking = EpicMemory([VEGAN]), Taking()
     blocks = [EpicMemoryBlock(memory=memory), taking] if first else [taking, EpicMemoryBlock(memory=memory)]
     chat = remembering(memory, blocks=[*blocks, StaticMemoryBlock(static_content="Be kind.")])
-    await say(chat, "async", STEW, WORK, "And what else is there to do today, and tomorrow?")
+    await say(chat, STEW, WORK, ELSE)
     told = whole(await chat.aget(input="Which vegan dinner did I cook?"))
     assert "Be kind." in told and STEW in told.partition("<EpicMemory>")[2]
     assert {hit.item.metadata["session_id"] for hit in memory.search("dinner", 9)} == set(taking.taken) == {"s"}
@@ -131,7 +123,7 @@ async def test_an_agent_is_told() -> None:
     # This agent puts a prompt of its own into the place of the system message.
     chat = remembering(memory, insert_method=InsertMethod.USER)
     agent = ReActAgent(llm=llm, tools=[], streaming=False)
-    for said in (STEW, WORK, "And what else is there to do today, and tomorrow?", "Which vegan dinner did I cook?"):
+    for said in (STEW, WORK, ELSE, "Which vegan dinner did I cook?"):
         answer = await agent.run(said, memory=chat)
     assert str(answer) == "A stew."
     assert STEW in llm.prompts[-1].partition("<EpicMemory>")[2].partition("</EpicMemory>")[0]

@@ -24,7 +24,7 @@ from epic_memory.errors import EncoderMismatchError
 from epic_memory.pipeline import removal
 from epic_memory.storage.sqlite import database as database_module
 from epic_memory.storage.tables.items import Items
-from helpers import Clock, HashEncoder, KeepAll, settled, together
+from helpers import Clock, HashEncoder, KeepAll, memory_at, together
 
 pytestmark = pytest.mark.usefixtures("locking")
 
@@ -42,13 +42,9 @@ FOREVER = 120.0
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "me.epic"
-    with EpicMemory.open(path, [WINE, SEA], encoder=HashEncoder(), settings=Settings(verifier=KeepAll())) as held:
+    with memory_at(path, WINE, SEA) as held:
         held.add(ITEMS)
     return path
-
-
-def opened(path: Path, **options: Any) -> EpicMemory:
-    return EpicMemory.open(path, **settled(**{"encoder": HashEncoder(), "verifier": KeepAll(), **options}))
 
 
 def found(hits: Hits) -> list[tuple[Any, ...]]:
@@ -75,16 +71,15 @@ def elsewhere(path: Path, code: str) -> None:
 
 def _script(code: str) -> str:
     return (
-        f"import sys, os\nsys.path.insert(0, {str(Path(helpers.__file__).parent)!r})\n"
-        "from helpers import *\nfrom epic_memory import *\n"
-        "m = EpicMemory.open(sys.argv[1], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))\n"
+        f"import sys\nsys.path.insert(0, {str(Path(helpers.__file__).parent)!r})\n"
+        "from helpers import *\nfrom epic_memory import *\nm = memory_at(sys.argv[1])\n"
         f"{textwrap.dedent(code)}\nm.close()\n"
     )
 
 
 def here(path: Path, code: str) -> None:
     """Run it with another memory of the file in this process."""
-    with opened(path) as other:
+    with memory_at(path) as other:
         exec(code, {"m": other, "Item": Item})
 
 
@@ -108,18 +103,18 @@ WAYS += [(elsewhere, "add", False), (elsewhere, "all at once", True)]
 
 @pytest.mark.parametrize(("where", "change", "read_only"), WAYS)
 def test_what_another_commits_is_found(path: Path, where: Callable[..., None], change: str, read_only: bool) -> None:
-    with opened(path, read_only=read_only) as reader:
+    with memory_at(path, read_only=read_only) as reader:
         before = looks(reader)
         where(path, CHANGES[change])
         after = looks(reader)
-        with opened(path) as fresh:
+        with memory_at(path) as fresh:
             assert after == looks(fresh) != before
 
 
 def test_a_namespace_another_makes_is_found(path: Path) -> None:
-    with opened(path) as reader:
+    with memory_at(path) as reader:
         assert reader.search(WINE, namespace="other") == []
-        with opened(path, namespace="other", preferences=[WINE]) as other:
+        with memory_at(path, WINE, namespace="other") as other:
             other.add([Item(id="x", text=WINE)])
             assert [hit.item.id for hit in reader.search(WINE, namespace="other")] == ["x"]
             other.forget("x")
@@ -128,13 +123,10 @@ def test_a_namespace_another_makes_is_found(path: Path) -> None:
 
 @pytest.mark.parametrize("where", [here, elsewhere])
 def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, where: Callable[..., None]) -> None:
-    with opened(path) as reader, opened(path, read_only=True) as second:
+    with memory_at(path) as reader, memory_at(path, read_only=True) as second:
         reader.search(WINE)
         if where is here:
-            with EpicMemory.open(
-                path, encoder=HashEncoder(fingerprint="v2"), settings=Settings(verifier=KeepAll(), reencode=True)
-            ):
-                pass
+            memory_at(path, encoder=HashEncoder(fingerprint="v2"), reencode=True).close()
         else:
             where(path, "m.file.reencode(HashEncoder(fingerprint='v2'))")
         for use in (
@@ -147,7 +139,7 @@ def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, w
         ):
             with pytest.raises(EncoderMismatchError):
                 use()
-    with EpicMemory.open(path, encoder=HashEncoder(fingerprint="v2"), settings=Settings(verifier=KeepAll())) as fresh:
+    with memory_at(path, encoder=HashEncoder(fingerprint="v2")) as fresh:
         assert len(fresh) == len(ITEMS) and fresh.file.verify() > 0
 
 
@@ -157,7 +149,7 @@ def test_a_file_embedded_anew_is_not_searched_with_the_old_encoder(path: Path, w
 @pytest.mark.parametrize("where", [here, elsewhere], ids=["thread", "process"])
 def test_a_search_sees_the_old_state_or_the_new_one(path: Path, where: Callable[..., None]) -> None:
     """Items, entries, preferences and scores of one state; never an error, however often it changes."""
-    with opened(path) as held:
+    with memory_at(path) as held:
         without = found(held.search(TRAIN, k=20)), len(held.preferences)
         held.preferences.add(TRAIN)
         with_it = found(held.search(TRAIN, k=20)), len(held.preferences)
@@ -185,7 +177,7 @@ def test_a_search_sees_the_old_state_or_the_new_one(path: Path, where: Callable[
             over.set()
 
     code = "for _ in range(10):\n    m.preferences.add('night train')\n    m.preferences.remove('night train')"
-    with opened(path) as one, opened(path, read_only=True) as two:
+    with memory_at(path) as one, memory_at(path, read_only=True) as two:
         together(write, *(partial(hammer, reader) for reader in (one, one, two)))
         assert len(searches) == 3
         assert found(one.search(TRAIN, k=20)) == found(two.search(TRAIN, k=20)) == without[0]
@@ -233,7 +225,7 @@ def test_what_another_adds_anew_in_between_does_not_expire(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     soon, later = clock.ends(1), clock.ends(1000)
-    with opened(path) as memory, opened(path) as other:
+    with memory_at(path) as memory, memory_at(path) as other:
         other.preferences.replace(SEA, Preference(text=SEA, expires_at=soon))
         other.add([Item(id="wine", text="red wine today", expires_at=soon)])
         memory.search(SEA)
@@ -258,7 +250,7 @@ def test_what_another_adds_anew_in_between_does_not_expire(
 def test_many_threads_make_one_file(tmp_path: Path) -> None:
     path = tmp_path / "new.epic"
     made: list[EpicMemory] = []
-    together(*[lambda: made.append(opened(path, preferences=[WINE, SEA]))] * 6)
+    together(*[lambda: made.append(memory_at(path, WINE, SEA))] * 6)
     assert len(made) == 6
     made[0].add(ITEMS)
     assert all(looks(held) == looks(made[0]) for held in made)
@@ -283,7 +275,7 @@ def unharmed(reader: EpicMemory, searches: int) -> None:
 
 def test_a_search_does_not_wait_for_who_holds_the_write_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", FOREVER)
-    with opened(path) as reader, closing(sqlite3.connect(path, isolation_level=None)) as other:
+    with memory_at(path) as reader, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         unharmed(reader, 150)
         other.execute("ROLLBACK")
@@ -292,7 +284,7 @@ def test_a_search_does_not_wait_for_who_holds_the_write_lock(path: Path, monkeyp
 def test_a_search_does_not_wait_for_a_large_change_under_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is committed, others find what was there before."""
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.2)
-    with opened(path) as reader, opened(path) as writer:
+    with memory_at(path) as reader, memory_at(path) as writer:
         before = looks(reader)
         with writer._session.lock, writer._session.store.transaction():
             for number in range(4000):
