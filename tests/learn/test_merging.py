@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import Epic, refused
+from crashing import Workers
 from devices import DEEDS, FACTS, PREFERENCES, TEXTS, Step, check_files, check_states, do, observed
 from epic_learn.merging import amerge, merge
 from epic_memory import EpicMemory, Item, Settings
@@ -159,14 +157,14 @@ def test_a_merge_of_locked_files_asks_for_the_key_of_each(path: Path, other: Pat
         assert merge(memory, other, key="theirs").items == 1
 
 
-KILLED = """
-import sys
+MERGING = """
 from epic_learn.merging import merge
 from epic_memory import EpicMemory
-with EpicMemory.open(sys.argv[1]) as memory:
-    print("opened", flush=True)
-    merge(memory, sys.argv[2])
-    print("merged", flush=True)
+def work(path, other):
+    with EpicMemory.open(path) as memory:
+        print("opened", flush=True)
+        merge(memory, other)
+        print("merged", flush=True)
 """
 
 
@@ -182,16 +180,14 @@ def test_a_kill_during_a_merge_leaves_the_old_or_the_new(path: Path, other: Path
         merge(memory, other)
         took = time.perf_counter() - started
         first["new"] = observed(memory)
-    for kill in range(40):
-        path.write_bytes(old)
-        worker = subprocess.Popen([sys.executable, "-c", KILLED, path, other], stdout=subprocess.PIPE, text=True)
-        assert worker.stdout and worker.stdout.readline() == "opened\n"
-        time.sleep(took * 1.2 * kill / 40)
-        worker.send_signal(signal.SIGKILL)
-        acknowledged = "merged" in worker.communicate()[0]
-        with EpicMemory.open(path) as memory:
-            found = observed(memory)
-            assert memory.file.verify() > 0
-        ends.add(next(name for name, held in first.items() if held == found))
-        assert not acknowledged or found == first["new"]
+    with Workers(MERGING) as workers:
+        for kill in range(41):
+            path.write_bytes(old)
+            # Forty kills; the last worker comes to its end.
+            said = workers.run(str(path), str(other), killed_after=took * 1.2 * kill / 40 if kill < 40 else None)
+            with EpicMemory.open(path) as memory:
+                found = observed(memory)
+                assert memory.file.verify() > 0
+            ends.add(next(name for name, held in first.items() if held == found))
+            assert said and ("merged" not in said or found == first["new"])
     assert ends == {"old", "new"}

@@ -20,6 +20,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -511,3 +512,61 @@ def _difference(found: dict[str, Any], *allowed: dict[str, Any]) -> str:
             if ours != theirs:
                 lines.append(f"  {key}: {ours and list(ours[1])} and {theirs and list(theirs[1])}")
     return "\n".join(lines)
+
+
+# workers of other tests
+
+_FORKING = """
+import json, os, sys
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        try:
+            work(*json.loads(line))
+        finally:
+            os._exit(0)
+    print("pid", child, flush=True)
+    os.waitpid(child, 0)
+    print("ended", flush=True)
+"""
+
+
+class Workers:
+    """A process that has imported what its workers need, and forks one for each run.
+
+    Args:
+        script: Code that defines `work`, which may print lines, flushed.
+    """
+
+    def __init__(self, script: str) -> None:
+        self._script = script
+
+    def __enter__(self) -> Workers:
+        command = [sys.executable, "-c", self._script + _FORKING]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        return self
+
+    def run(self, *given: object, killed_after: float | None = None) -> list[str]:
+        """Have a worker work, and kill it so many seconds after its first line; what it printed."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps(given) + "\n")
+        self._process.stdin.flush()
+        said, pid = [], 0
+        while (line := self._process.stdout.readline().strip()) != "ended":
+            assert self._process.poll() is None
+            if line.startswith("pid "):
+                pid = int(line.removeprefix("pid "))
+            else:
+                said.append(line)
+            if killed_after is not None and pid and said:
+                time.sleep(killed_after)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                killed_after = None
+        return said
+
+    def __exit__(self, *raised: object) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._process.stdout.close()

@@ -6,8 +6,6 @@ import os
 import pkgutil
 import random
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from command_line import Epic
+from crashing import Workers
 from epic_apps import SyncReport, sync, why_not
 from epic_apps.cli.folders import digest_of
 from epic_apps.syncing import forget_folder, synced_folders, watch
@@ -365,23 +364,22 @@ def test_a_quick_second_edit_of_the_same_length_is_seen(notes: Path, memory: Epi
 
 
 KILLED = """
-import os, sys
-from pathlib import Path
+import os
 from epic_apps import syncing
 from epic_memory import EpicMemory
 from epic_memory.storage.sqlite.connection import Connection
-path, folder, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
 syncing.run.FILES_AT_ONCE = syncing.state.FILES_AT_ONCE = 2
 transaction, count = Connection.transaction, [0]
-def counted(self, *arguments, **options):
-    count[0] += 1
-    if count[0] == steps:
-        os.kill(os.getpid(), 9)
-    return transaction(self, *arguments, **options)
-with EpicMemory.open(path) as memory:
-    Connection.transaction = counted
-    syncing.sync(memory, folder)
-print("done")
+def work(path, folder, steps):
+    def counted(self, *arguments, **options):
+        count[0] += 1
+        if count[0] == steps:
+            os.kill(os.getpid(), 9)
+        return transaction(self, *arguments, **options)
+    with EpicMemory.open(path) as memory:
+        Connection.transaction = counted
+        syncing.sync(memory, folder)
+    print("done", flush=True)
 """
 
 
@@ -391,23 +389,24 @@ def test_a_kill_in_the_middle_is_made_good(tmp_path: Path) -> None:
     folder, path = tmp_path / "notes", tmp_path / "me.epic"
     with EpicMemory.open(path, [AVOIDS]):
         pass
-    for turn in range(12):
-        for name in ("a.md", "b.md", "c.md", "d.md", "e.md"):
-            if rng.random() < 0.6:
-                write(folder, name, f"{rng.choice(TEXTS)} {turn if rng.random() < 0.5 else ''}")
-            elif (folder / name).exists():
-                (folder / name).unlink()
-        write(folder, "stays.md", "This one stays.")
-        for cut in (rng.randint(1, 12), rng.randint(1, 6)):
-            subprocess.run([sys.executable, "-c", KILLED, str(path), str(folder), str(cut)], check=False)
-        for name in ("c.md", "d.md"):
-            (folder / name).unlink(missing_ok=True)
-        with EpicMemory.open(path) as memory:
-            sync(memory, folder)
-            built = EpicMemory([AVOIDS])
-            sync(built, folder)
-            assert contents(memory) == contents(built), turn
-            assert memory.file.verify()
+    with Workers(KILLED) as workers:
+        for turn in range(12):
+            for name in ("a.md", "b.md", "c.md", "d.md", "e.md"):
+                if rng.random() < 0.6:
+                    write(folder, name, f"{rng.choice(TEXTS)} {turn if rng.random() < 0.5 else ''}")
+                elif (folder / name).exists():
+                    (folder / name).unlink()
+            write(folder, "stays.md", "This one stays.")
+            for cut in (rng.randint(1, 12), rng.randint(1, 6)):
+                workers.run(str(path), str(folder), cut)
+            for name in ("c.md", "d.md"):
+                (folder / name).unlink(missing_ok=True)
+            with EpicMemory.open(path) as memory:
+                sync(memory, folder)
+                built = EpicMemory([AVOIDS])
+                sync(built, folder)
+                assert contents(memory) == contents(built), turn
+                assert memory.file.verify()
 
 
 def test_watching(notes: Path, memory: EpicMemory) -> None:
