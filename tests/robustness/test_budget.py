@@ -192,6 +192,7 @@ def held_of(memory: EpicMemory, folder: Path) -> dict[str, dict[str, Any]]:
 # What a budget can be.
 
 
+@not_locked
 @pytest.mark.parametrize(
     ("given_", "octets"),
     [
@@ -342,6 +343,7 @@ def test_many_waiting_items_and_a_preference_that_goes_never_exceed_it(path: Pat
     assert watch.worst <= BUDGET
 
 
+@not_locked
 def test_a_memory_in_ram_is_held_to_its_budget_too() -> None:
     memory = EpicMemory(
         [WINE, TRAIN], encoder=HashEncoder(64), settings=Settings(verifier=Quoting(), tau=0.05, budget=BUDGET)
@@ -537,6 +539,7 @@ def test_a_policy_that_leaves_out_an_entry_is_an_error_and_the_file_stays_good(p
     assert path.stat().st_size <= BUDGET
 
 
+@not_locked
 @pytest.mark.parametrize("policy", ["by-value", ByValue, object()], ids=["text", "class", "object"])
 def test_what_is_no_policy_is_an_error(policy: Any) -> None:
     with pytest.raises(InvalidInputError, match="retention"):

@@ -318,7 +318,7 @@ CONTRACT_BREAKERS: dict[str, Callable[[], FakeVerifier]] = {
 
 
 not_locked = pytest.mark.parametrize("locking", ["plain"], indirect=True, scope="module")
-"""Mark of a test that reads bytes of a file, or goes by the size of its pages: it is not run with locked files."""
+"""Mark of a test that is not run with locked files: it has none, reads the bytes of one, or goes by its pages."""
 
 if os.environ.get("EPIC_TESTS_LOCKED"):
     import locked  # noqa: F401 - a worker of a test whose files are locked
