@@ -15,9 +15,10 @@ default. What is not installed is left out (extra: peers).
 - needed: the share of the notes, and of the preferences, that come; of these turns, how many have others beside.
 - listed: how many preferences that do not matter come with a silent turn, and with one where something is needed.
 
-"personal" is our context with `SearchOptions(min_score="personal")`. With `--curve` the bounds of what is relevant move
-together, by the same log-odds for notes and for preferences: what each share of what is needed costs in turns that need
-nothing, for each encoder; 0 is the default.
+"personal" is our context with `SearchOptions(min_score="personal")`. `--curve` prints what each share of what is needed
+costs in turns that need nothing, for each encoder. By default the bounds of what is relevant move together, by the same
+log-odds for notes and for preferences; of "personal" the bound moves from which a question asks for the user's own
+matters. 0 is what is shipped.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from epic_memory import EpicMemory, SearchOptions
 from epic_memory.context import ContextWeights
 from epic_memory.encoders import Encoder
 from epic_memory.pipeline.candidates import CandidateWeights
-from epic_memory.types.weights import used
+from epic_memory.steering.question_kind import QuestionWeights
+from epic_memory.types.weights import StageWeights, used
 from fitting import WRITTEN
 from stores import PEERS, Peer
 
@@ -49,7 +51,7 @@ LOOKED_AT = ("life_1", "life_6")
 SILENT = ("small_talk", "general_knowledge", "for_others", "near_topic", "others_facts")
 AIM = (0.02, 0.95)
 PERSONAL = SearchOptions(min_score="personal")
-# By how much more or less likely what is shown has to be needed, in log-odds.
+# Log-odds by which bounds are moved.
 MOVED = (-4.0, -3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
 Search = Callable[[str], str]
 """Returns everything that is put before a model."""
@@ -191,11 +193,18 @@ def measured(lives: Sequence[dict[str, Any]], ways: Sequence[str], *, show: bool
     return made
 
 
-def moved(by: float) -> tuple[CandidateWeights, ContextWeights]:
-    """Return the bounds of what is relevant, moved by these log-odds."""
+def moved_chance(chance: float, by: float) -> float:
+    """Return a chance with its log-odds moved."""
+    return 1.0 / (1.0 + (1.0 - chance) / chance * math.exp(-by))
+
+
+def moved(by: float, options: SearchOptions) -> tuple[StageWeights, ...]:
+    """Return the weights with bounds moved by log-odds: the question's of "personal", else of what is relevant."""
+    if options.min_score == "personal":
+        questions = QuestionWeights.shipped()
+        return (replace(questions, own=moved_chance(questions.own, by)),)
     notes, preferences = CandidateWeights.shipped(), ContextWeights.shipped()
-    odds = math.log(preferences.least_chance / (1.0 - preferences.least_chance)) + by
-    least = 1.0 / (1.0 + math.exp(-odds))
+    least = moved_chance(preferences.least_chance, by)
     return replace(notes, needed=notes.needed + by), replace(preferences, least_chance=least)
 
 
@@ -206,7 +215,7 @@ def curve(lives: Sequence[dict[str, Any]], encoder: Encoder, options: SearchOpti
         memory = EpicMemory(life["preferences"], encoder=encoder)
         memory.add(life["notes"])
         for by in MOVED:
-            with used(*moved(by)):
+            with used(*moved(by, options)):
                 turns[by] += [asked(life, turn, partial(memory.context, options=options)) for turn in life["turns"]]
     return {by: figures(some) for by, some in turns.items()}
 
