@@ -93,7 +93,7 @@ def format_context(
 
 def context_of(hits: Hits, options: SearchOptions, allowance: int = ALLOWANCE) -> str:
     """Format the context of a search with these options; a `min_score` that was asked for keeps every hit."""
-    every = options.min_score != "auto"
+    every = not isinstance(options.min_score, str)
     return format_context(hits, preferences=options.opening, allowance=allowance, every_hit=every)
 
 

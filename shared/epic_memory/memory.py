@@ -350,7 +350,7 @@ class EpicMemory:
 
         Args:
             query, k, filter, namespace, options: As for `search`; `options.opening` says which preferences it opens
-                with, and a `min_score` other than "auto" keeps hits that answer much worse than the first.
+                with, and a `min_score` that is no word keeps hits that answer much worse than the first.
             allowance: How many tokens the preferences may take, about.
         """
         hits = self.search(query, k, filter=filter, namespace=namespace, options=options)

@@ -19,13 +19,13 @@ T = TypeVar("T")
 def least_of(encoder: Encoder, min_score: MinScore, query: str) -> Least | None:
     """Return what finds the least cosine of a search's documents; None if all are returned.
 
-    Without the words of the query, an "auto" `min_score` does not depend on the kind of question.
+    Without the words of the query, an "auto" or "personal" `min_score` does not depend on the kind of question.
     """
     if min_score is None:
         return None
 
     def least(cosines: FloatArray) -> float:
-        kind = question_kind(query) if query and min_score == "auto" else None
+        kind = question_kind(query) if query and isinstance(min_score, str) else None
         return least_topic(encoder, cosines, len(cosines), min_score, kind)
 
     return least

@@ -1,15 +1,18 @@
 """Fit of what a question needs: which items are relevant to it, which preferences matter to it, or none at all.
 
-    python shared/tools/fit_silence.py
+    python shared/tools/fit_silence.py [--only preferences]
 
 The lives of `written/silence/fit_*.json` say of each turn which notes and preferences a good answer needs; two in three
-turns need none. Kinds of questions are told by weights that never saw the life (`fit_question_kind.py`), and so is what
-is printed: for several shares of what is needed that come, how many turns that need nothing get something all the same.
-Written are the weights of all lives, and the bounds at which `NOTES` and `PREFERENCES` of what is needed come.
+turns need none. Kinds of questions are told by weights that never saw the life (`fit_question_kind.py`; a fourth of the
+lives is left out at a time), and what is printed comes from weights that never saw it either: for several shares of
+what is needed that come, how many turns that need nothing get something all the same. Written are the weights of all
+lives, and the bounds at which `NOTES` and `PREFERENCES` of what is needed come.
+With `--only preferences` the weights of notes stay as they are.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -41,6 +44,7 @@ SCRIPT = "shared/tools/fit_silence.py"
 ON = "written/silence/fit_*.json"
 NOTES, PREFERENCES = 0.75, 0.7
 SHOWN = 8
+FOLDS = 4
 RIDGE = 1.0
 
 
@@ -115,7 +119,7 @@ def notes_features(topics: Array, kind: QuestionKind) -> Array:
 
 def preferences_features(near: Array, kind: QuestionKind) -> Array:
     """`MATTERS` of each preference, shape `(m, len(MATTERS))`."""
-    odds = [np.full(len(near), one) for one in kind.odds.values()]
+    odds = [np.full(len(near), one) for one in kind.all_odds.values()]
     return np.stack([near, near.max() - near, *odds, kind.choice * near], axis=1)
 
 
@@ -163,22 +167,35 @@ def weights_of(linear: Linear, names: Sequence[str]) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    lives = list(lives_to_fit())
+def turns_left_out(lives: Sequence[dict[str, Any]]) -> list[Turn]:
+    """The turns of all lives, whose kinds are told by weights that never saw the life."""
     plain = [one for name in FITTED for one in written(name)]
     turns: list[Turn] = []
-    for number, life in enumerate(lives):
-        others = [turns_of(other) for other in lives if other is not life]
-        kinds = fit([*plain, *chain(*others)])
-        found = chances(kinds.odds([turn["text"] for turn in life["turns"]]))
-        turns += turns_seen(number, life, [QuestionKind(*one) for one in found.tolist()])
-        print(f"life {number + 1} of {len(lives)} read", flush=True)
+    for fold in range(FOLDS):
+        kinds = fit([*plain, *chain(*(turns_of(life) for number, life in enumerate(lives) if number % FOLDS != fold))])
+        for number in range(fold, len(lives), FOLDS):
+            found = chances(kinds.odds([turn["text"] for turn in lives[number]["turns"]]))
+            turns += turns_seen(number, lives[number], [QuestionKind(*one) for one in found.tolist()])
+        print(f"fold {fold + 1} of {FOLDS} read", flush=True)
+    return turns
+
+
+def write_notes(turns: Sequence[Turn]) -> CandidateWeights:
+    """Fit which notes are needed, write the weights and return them."""
     notes = judged(turns, "notes", NOTES)
     whole = fitted(turns, "notes")
     least = bound([whole(turn.notes) for turn in turns], turns, "notes", NOTES)
     relevant = {"relevant": weights_of(whole, RELEVANT), "needed": round(least, 3)}
     write_weights(CandidateWeights, SCRIPT, relevant, on=ON, judged=notes)
-    with used(replace(CandidateWeights.shipped(), **relevant)):
+    return replace(CandidateWeights.shipped(), **relevant)
+
+
+def main() -> None:
+    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    made.add_argument("--only", choices=["preferences"], help="leave the weights of notes as they are")
+    lives, only = list(lives_to_fit()), made.parse_args().only
+    turns = turns_left_out(lives)
+    with used(CandidateWeights.shipped() if only else write_notes(turns)):
         turns = with_preferences(lives, turns)
     preferences = judged(turns, "preferences", PREFERENCES)
     whole = fitted(turns, "preferences")

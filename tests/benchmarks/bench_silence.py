@@ -14,22 +14,35 @@ default. What is not installed is left out (extra: peers).
 - silent turns: the share with anything injected, by kind of turn; words added.
 - needed: the share of the notes, and of the preferences, that come; of these turns, how many have others beside.
 - listed: how many preferences that do not matter come with a silent turn, and with one where something is needed.
+
+"personal" is our context with `SearchOptions(min_score="personal")`. `--curve` prints what each share of what is needed
+costs in turns that need nothing, for each encoder. By default the bounds of what is relevant move together, by the same
+log-odds for notes and for preferences; of "personal" the bound moves from which a question asks for the user's own
+matters. 0 is what is shipped.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import panels, save_figure  # puts shared/tools on the path
-from epic_memory import EpicMemory
+from common import Known, encoders, panels, save_figure, with_encoders  # puts shared/tools on the path
+from epic_memory import EpicMemory, SearchOptions
+from epic_memory.context import ContextWeights
+from epic_memory.encoders import Encoder
+from epic_memory.pipeline.candidates import CandidateWeights
+from epic_memory.steering.question_kind import QuestionWeights
+from epic_memory.types.weights import StageWeights, used
 from fitting import WRITTEN
 from stores import PEERS, Peer
 
@@ -37,6 +50,9 @@ LIVES = WRITTEN / "silence"
 LOOKED_AT = ("life_1", "life_6")
 SILENT = ("small_talk", "general_knowledge", "for_others", "near_topic", "others_facts")
 AIM = (0.02, 0.95)
+PERSONAL = SearchOptions(min_score="personal")
+# Log-odds by which bounds are moved.
+MOVED = (-4.0, -3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0)
 Search = Callable[[str], str]
 """Returns everything that is put before a model."""
 
@@ -45,6 +61,12 @@ def context(life: dict[str, Any], folder: Path) -> Search:
     memory = EpicMemory(life["preferences"])
     memory.add(life["notes"])
     return memory.context
+
+
+def personal(life: dict[str, Any], folder: Path) -> Search:
+    memory = EpicMemory(life["preferences"])
+    memory.add(life["notes"])
+    return partial(memory.context, options=PERSONAL)
 
 
 def retriever(life: dict[str, Any], folder: Path) -> Search:
@@ -81,6 +103,7 @@ def block(peer: Any, turn: str) -> Sequence[str]:
 
 WAYS: dict[str, Callable[[dict[str, Any], Path], Search]] = {
     "epic-memory, context": context,
+    "epic-memory, personal": personal,
     "epic-memory, EpicRetriever": retriever,
     "FAISS flat, five": store("FAISS flat", five),
     "Chroma, five": store("Chroma", five),
@@ -170,6 +193,52 @@ def measured(lives: Sequence[dict[str, Any]], ways: Sequence[str], *, show: bool
     return made
 
 
+def moved_chance(chance: float, by: float) -> float:
+    """Return a chance with its log-odds moved."""
+    return 1.0 / (1.0 + (1.0 - chance) / chance * math.exp(-by))
+
+
+def moved(by: float, options: SearchOptions) -> tuple[StageWeights, ...]:
+    """Return the weights with bounds moved by log-odds: the question's of "personal", else of what is relevant."""
+    if options.min_score == "personal":
+        questions = QuestionWeights.shipped()
+        return (replace(questions, own=moved_chance(questions.own, by)),)
+    notes, preferences = CandidateWeights.shipped(), ContextWeights.shipped()
+    least = moved_chance(preferences.least_chance, by)
+    return replace(notes, needed=notes.needed + by), replace(preferences, least_chance=least)
+
+
+def curve(lives: Sequence[dict[str, Any]], encoder: Encoder, options: SearchOptions) -> dict[float, dict[str, float]]:
+    """Return the figures of our context with each of the bounds."""
+    turns = {by: list[Turn]() for by in MOVED}
+    for life in lives:
+        memory = EpicMemory(life["preferences"], encoder=encoder)
+        memory.add(life["notes"])
+        for by in MOVED:
+            with used(*moved(by, options)):
+                turns[by] += [asked(life, turn, partial(memory.context, options=options)) for turn in life["turns"]]
+    return {by: figures(some) for by, some in turns.items()}
+
+
+def print_curves(lives: Sequence[dict[str, Any]], several: Sequence[Encoder]) -> None:
+    shown = (
+        "silent turns with anything",
+        "needed that come",
+        "    notes",
+        "    preferences",
+        "    words added",
+        "    words added, needed",
+    )
+    for encoder in several:
+        known = Known(encoder)
+        for name, options in (("default", SearchOptions()), ("personal", PERSONAL)):
+            found = curve(lives, known, options)
+            print(f"\n{encoder.name}, {name}: bounds moved by, in log-odds")
+            print(f"{'':30}" + "".join(f"{by:>8.1f}" for by in found))
+            for row in shown:
+                print(f"{row:30}" + "".join(f"{each[row]:>8.3f}" for each in found.values()), flush=True)
+
+
 def draw(made: dict[str, dict[str, float]], path: Path) -> None:
     figure, ((axes,),) = panels(1, (6.4, 4.2))
     at: dict[tuple[float, float], list[str]] = {}
@@ -203,8 +272,13 @@ def main() -> None:
     made.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), help="which columns")
     made.add_argument("--looked-at", action="store_true", help="only the life that was looked at, with its cases")
     made.add_argument("--plot", metavar="FILE", help="draw the lives that were only run")
+    made.add_argument("--curve", action="store_true", help="our context with other bounds, lives that were only run")
+    with_encoders(made)
     options = made.parse_args()
     lives = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(LIVES.glob("life_*.json"))}
+    if options.curve:
+        print_curves([life for name, life in lives.items() if name not in LOOKED_AT], encoders(options))
+        return
     for looked_at in (True,) if options.looked_at else (True, False):
         some = [life for name, life in lives.items() if (name in LOOKED_AT) == looked_at]
         found = measured(some, options.ways, show=options.looked_at)

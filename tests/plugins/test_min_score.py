@@ -23,7 +23,7 @@ from helpers import searching
 
 CASINO = "I avoid hotels with casinos."
 TEXTS = ["A vegan stew with lentils for dinner.", "The hotel has a casino downstairs.", "James Watt built engines."]
-FITTING, SMALL_TALK = "What can I cook without meat?", "hi"
+FITTING, SMALL_TALK, GENERAL = "What can I cook without meat?", "hi", "When were engines built by James Watt?"
 
 
 def opened() -> EpicMemory:
@@ -74,6 +74,9 @@ async def test_the_least_relevance_leaves_out_what_is_further(kind: str, per_cal
     assert len(await found(FITTING, None)) > 1
     assert await found(SMALL_TALK, "auto") == []
     assert (await found(FITTING, "auto"))[0] == TEXTS[0]
+    assert (await found(FITTING, "personal"))[0] == TEXTS[0]
+    assert await found(GENERAL, "auto") == [TEXTS[2]]
+    assert await found(GENERAL, "personal") == []
     assert await found(FITTING, 0.3) == [TEXTS[0]]
     assert await found(FITTING, 0.99) == []
     for wrong in (2, "all", True):

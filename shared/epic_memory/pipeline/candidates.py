@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from epic_memory.runtime.optional import optional
 from epic_memory.steering.query_steering import Chosen, QuerySteering
-from epic_memory.steering.question_kind import QuestionKind, any_kind, recalls
+from epic_memory.steering.question_kind import QuestionKind, any_kind, asks_for_own, recalls
 from epic_memory.steering.ranking import Verdicts
 from epic_memory.steering.relevance import default_relevant
 from epic_memory.storage.texts import Texts
@@ -230,7 +230,8 @@ def least_topic(
         encoder: Whose cosines they are.
         topics: Of the candidates.
         count: How many items there are.
-        min_score: The least topic; "auto" for what is relevant, None for none.
+        min_score: The least topic; "auto" for what is relevant, "personal" for nothing besides where a question does
+            not ask for the user's own matters, None for none.
         kind: Of the question; None if it is unknown.
     """
     weights = CandidateWeights.shipped()
@@ -238,6 +239,8 @@ def least_topic(
         return -np.inf
     if isinstance(min_score, float):
         return min_score
+    if min_score == "personal" and not asks_for_own(kind):
+        return np.inf
     best = float(topics.max(initial=-np.inf))
     asked = kind or any_kind()
     of = weights.relevant

@@ -30,7 +30,7 @@ from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.optional import optional
 from epic_memory.runtime.telemetry import counts_of_search, span
 from epic_memory.steering.query_steering import Chosen, QuerySteering, SteeredQuery
-from epic_memory.steering.question_kind import kind_of
+from epic_memory.steering.question_kind import asks_for_own, kind_of
 from epic_memory.steering.ranking import Verdicts, votes
 from epic_memory.steering.relevance import default_floor
 from epic_memory.storage.namespace import Namespace
@@ -186,11 +186,13 @@ def _by_text(session: Session, asked: Search, scope: _Scope) -> tuple[Hits, Unju
     verdicts, gained = None, np.zeros(len(found.rows), dtype=np.float32)
     if asked.options.stance_policy != "any":
         verdicts = verdicts_on(found, scope.steering, chosen, kind, scope.positions)
-        gained = verdicts.fits(found.topics >= least) if min_score == "auto" else gained
+        gained = verdicts.fits(found.topics >= least) if isinstance(min_score, str) else gained
     keep, relevant = relevant_among(space, found, encoder, gained, min_score, needed)
     verdicts = None if verdicts is None else verdicts.only(keep)
     hits, unjudged_yet = _ranked(session, asked, scope, found.only(keep), chosen, verdicts)
     hits.relevant = relevant
+    if min_score == "personal" and not asks_for_own(needed):
+        hits.matters = [(preference, 0.0) for preference, _ in hits.matters]
     if relevant and space.facts:
         hits.facts = fact_hits(space, scope.vector, facts_among(space, found, encoder), found.earlier)
     return hits, unjudged_yet

@@ -44,6 +44,8 @@ class QuestionWeights(StageWeights):
     unsure: float  # chance up to which a question may as well be of another kind
     unknown: tuple[float, ...]  # chances of the kinds where nothing is known
     sure: float  # chance from which it is surely of a kind to which no preference matters
+    own: float  # chance of a choice or something to recall from which it asks for the user's own matters
+    most_odds: float  # most log-odds of a kind where they tell whether preferences are needed
     doubt: float  # share of the chances that stays open where only an embedding tells the kind
 
 
@@ -61,14 +63,20 @@ class QuestionKind(NamedTuple):
         """Log-odds of the kinds that tell whether the user's memory is needed, each in [-4, 4]."""
         return {"choice": _odds(self.choice), "recall": _odds(self.recall), "others": _odds(self.others)}
 
+    @property
+    def all_odds(self) -> dict[str, float]:
+        """Log-odds of all kinds, with wider bounds: one of many preferences is always near, so being sure counts."""
+        most = QuestionWeights.shipped().most_odds
+        return {name: _odds(chance, most) for name, chance in zip(KINDS, self, strict=True)}
+
     def of_documents(self) -> QuestionKind:
         """Return the kind for a store of documents, without preferences: there general knowledge is recalled."""
         return self._replace(recall=self.recall + self.general, general=0.0)
 
 
-def _odds(chance: float) -> float:
-    """Return log-odds, of chances near 0 and 1 those of 0.018 and 0.982."""
-    return max(-_MOST_ODDS, min(math.log(max(chance, _LEAST) / max(1.0 - chance, _LEAST)), _MOST_ODDS))
+def _odds(chance: float, most: float = _MOST_ODDS) -> float:
+    """Return log-odds, of chances near 0 and 1 no more than `most`."""
+    return max(-most, min(math.log(max(chance, _LEAST) / max(1.0 - chance, _LEAST)), most))
 
 
 def any_kind() -> QuestionKind:
@@ -88,6 +96,11 @@ def by_preference(kind: QuestionKind | None) -> float:
 def recalls(kind: QuestionKind | None) -> bool:
     """Tell whether a question rather asks for what stands in a note than for a choice."""
     return kind is not None and kind.recall - kind.choice > QuestionWeights.shipped().rather
+
+
+def asks_for_own(kind: QuestionKind | None) -> bool:
+    """Tell whether a question asks for a choice of the user's, or for what they told; so does one of unknown kind."""
+    return kind is None or kind.choice + kind.recall >= QuestionWeights.shipped().own
 
 
 def features_of(question: str) -> list[str]:

@@ -31,7 +31,7 @@ from epic_memory.encoders.base import Calibration, Embed, Encoder
 from epic_memory.encoders.static import BUNDLED_NAME
 from epic_memory.preferences.evidence import AspectEmbeddings, highest_two
 from epic_memory.runtime.effects import Effects
-from epic_memory.steering.question_kind import QuestionKind, any_kind
+from epic_memory.steering.question_kind import KINDS, QuestionKind, any_kind
 from epic_memory.text.phrases import sections
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights
@@ -39,7 +39,7 @@ from epic_memory.types.weights import StageWeights
 FEATURES = ("near", "choice")
 # near(p), by how much it is below that of the nearest preference, the log-odds of what kind of question it is, and the
 # chance of a choice times near(p).
-MATTERS = ("near", "behind", "choice", "recall", "others", "choosing")
+MATTERS = ("near", "behind", *KINDS, "choosing")
 # Everyday texts.
 SAMPLES = sections("samples")["background"]
 
@@ -177,7 +177,7 @@ def relevance(encoder: Encoder, near: FloatArray, kind: QuestionKind | None, *, 
 def chances_to_matter(encoder: Encoder, near: Sequence[float], kind: QuestionKind | None) -> list[float]:
     """Return the chance that each preference is needed for the answer, by near(p) of each and the question's kind."""
     asked = kind or any_kind()
-    of, odds = RelevanceWeights.shipped().matters, asked.odds
+    of, odds = RelevanceWeights.shipped().matters, asked.all_odds
     common = of["bias"] + sum(of[name] * one for name, one in odds.items())
     # Another model's cosines lie higher or lower.
     above = default_floor(encoder) - Calibration.shipped().floor

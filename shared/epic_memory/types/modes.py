@@ -10,7 +10,8 @@ from epic_memory.types.validation import one_of
 
 Mode: TypeAlias = Literal["paper", "signed", "off"]
 StancePolicy: TypeAlias = Literal["prefer", "only_supports", "any"]
-MinScore: TypeAlias = float | Literal["auto"] | None
+Automatic: TypeAlias = Literal["auto", "personal"]
+MinScore: TypeAlias = float | Automatic | None
 
 
 def checked_stance_policy(policy: object) -> StancePolicy:
@@ -29,8 +30,11 @@ def checked_min_score(min_score: object) -> MinScore:
     """Return the least relevance of a hit, or raise `InvalidInputError` for what is none."""
     if min_score is None:
         return None
-    if min_score == "auto":
-        return "auto"
+    if isinstance(min_score, str) and min_score in get_args(Automatic):
+        chosen: Automatic = "personal" if min_score == "personal" else "auto"
+        return chosen
     if not isinstance(min_score, Real) or isinstance(min_score, bool) or not -1.0 <= float(min_score) <= 1.0:
-        raise InvalidInputError(f'min_score must be a cosine between -1 and 1, "auto" or None; not {min_score!r}.')
+        raise InvalidInputError(
+            f'min_score must be a cosine between -1 and 1, "auto", "personal" or None; not {min_score!r}.'
+        )
     return float(min_score)

@@ -37,7 +37,10 @@ class SearchOptions:
         keys: "both" finds an item by its title, text and exact words, and by its instructions if it has no text
             embedded; "instruction" by its instructions alone, as in the paper.
         min_score: The least relevance of a hit: "auto" for the encoder's own floor, below which nothing is returned
-            and the fallback is asked; a cosine in [-1, 1]; or None, which always returns k hits, as in the paper.
+            and the fallback is asked; "personal", which besides returns nothing, and lists no preference, where the
+            question by its words asks neither for a choice of the user's nor for what they told ("How is cheese
+            made?"), for memories of notes, not of documents; a cosine in [-1, 1]; or None, which always returns k
+            hits, as in the paper.
         chooser: What orders and chooses hits: `epic_rerank.Adaptive()` for as many as the question needs, at most k;
             `epic_rerank.reranker_of(memory)` for what helped before. Scores stay those of retrieval; `Hits.ranking`
             has the chooser's probabilities.
