@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import sqlite3
 import zlib
 from collections.abc import Callable
@@ -85,19 +86,15 @@ def files(folder: Path) -> list[str]:
 
 # A text long enough to be compressed, with words that occur nowhere else.
 SECRET = "Zanzibar red wine cellar " + " ".join(f"qx{number}" for number in range(40)) + " red wine red wine"
+OWNED = {"metadata": {"owner": "mrs-qxholm"}}
 SECRETS = {
-    "held": Item(id="secret-held-7731", text=f"{SECRET} {'red wine ' * 60} keep", metadata={"owner": "mrs-qxholm"}),
-    "waiting": Item(
-        id="secret-waiting-7731", text=f"{SECRET} {'red wine ' * 60} wait", metadata={"owner": "mrs-qxholm"}
-    ),
-    "discarded": Item(
-        id="secret-drop-7731", text=f"{SECRET} {'red wine ' * 60} drop", metadata={"owner": "mrs-qxholm"}
-    ),
+    **{
+        kind: Item(id=f"secret-{kind}-7731", text=f"{SECRET} {'red wine ' * 60} {word}", **OWNED)
+        for kind, word in (("held", "keep"), ("waiting", "wait"), ("discarded", "drop"))
+    },
     # One of several in a page: the page stays, what was there must not.
     "short": Item(id="qx7731", text="red wine qx17 Zanzibar", metadata={}),
-    "far": Item(
-        id="secret-far-7731", text=SECRET.replace("red wine", "yellow qxdesert"), metadata={"owner": "mrs-qxholm"}
-    ),
+    "far": Item(id="secret-far-7731", text=SECRET.replace("red wine", "yellow qxdesert"), **OWNED),
 }
 OTHERS = [Item(id=f"other{n}", text=f"red wine other {n} {'x' * (n % 50)}") for n in range(60)]
 
@@ -186,22 +183,14 @@ def test_forgetting_again_and_adding_again_work(path: Path) -> None:
     assert shows(path, item) == []
 
 
-def test_an_unknown_id_forgets_nothing() -> None:
+@pytest.mark.parametrize("wrong", ["nobody", None, 7, "", ["other1"], b"other1"])
+def test_what_is_unknown_or_no_item_forgets_nothing(wrong: Any) -> None:
     held = memory()
     held.add([*OTHERS[:5], SECRETS["waiting"], SECRETS["far"]])
     before = held.stats().counts, [hit.item.id for hit in held.search(WINE, k=50)], held.file.not_kept()
-    with pytest.raises(UnknownItemError, match="nobody"):
-        held.forget("other1", SECRETS["waiting"].id, "nobody", SECRETS["far"])
+    with pytest.raises(UnknownItemError if wrong == "nobody" else InvalidInputError):
+        held.forget("other1", SECRETS["waiting"].id, wrong, SECRETS["far"])
     assert (held.stats().counts, [hit.item.id for hit in held.search(WINE, k=50)], held.file.not_kept()) == before
-
-
-@pytest.mark.parametrize("wrong", [None, 7, "", ["other1"], b"other1"])
-def test_what_is_no_item_cannot_be_forgotten(wrong: Any) -> None:
-    held = memory()
-    held.add(OTHERS[:3])
-    with pytest.raises(InvalidInputError):
-        held.forget("other1", wrong)
-    assert len(held) == 3
 
 
 def test_an_item_not_in_the_sample_is_forgotten_by_itself_only() -> None:
@@ -308,107 +297,114 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_ram", [True, False], ids=["of RAM", "of a file"])
-def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
+def test_an_import_and_a_backup_give_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
+    export, path, copy = tmp_path / "export.jsonl", tmp_path / "made.epic", tmp_path / "copy.epic"
     with rich(None if in_ram else tmp_path / "me.epic") as held:
-        held.file.export(tmp_path / "export.jsonl")
+        held.file.export(export)
+        held.file.backup(copy)
         before = contents(held, tmp_path)
         expected = list(held.preferences), searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
-    path = tmp_path / "made.epic"
-    with imported(tmp_path / "export.jsonl", path, verifier=Model()) as made:
-        assert contents(made, tmp_path) == before
-        found = list(made.preferences), searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
-        assert found == expected
+        held.forget("a", "b")
+    with imported(export, path, verifier=Model()) as made:
         assert made.preferences[1].expires_at == expected[0][1].expires_at is not None
-        assert made.stats().counts["light"] == 4 and len(made) == 4
         assert made.stats().verified_by == "model"
-        made.file.verify()
-        # What it holds is known, what waits can be verified.
-        assert (
-            made.add(
-                [Item(id="a", text="red wine of the south", metadata={"year": 1999, "tags": ["x", None], "ü": "ß"})]
-            ).new
-            == 0
-        )
-        assert made.retry().undecided == 1
-    with opened(path) as made:
-        assert searched(made) == expected[1]
-        made.preferences.remove(WINE)
-        made.file.verify()
+    for place in (path, copy):
+        with opened(place) as made:
+            assert contents(made, tmp_path) == before
+            found = list(made.preferences), searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
+            assert found == expected
+            assert made.stats().counts["light"] == 4 and len(made) == 4
+            # What it holds is known, what waits can be verified.
+            known = {"year": 1999, "tags": ["x", None], "ü": "ß"}
+            assert made.add([Item(id="a", text="red wine of the south", metadata=known)]).new == 0
+            assert made.retry().undecided == 1
+            made.preferences.remove(WINE)
+            made.file.verify()
 
 
-def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path) -> None:
-    held = rich()
-    held.file.export(tmp_path / "export.jsonl")
-    other = HashEncoder(512, name="other", fingerprint="v2")
-    with imported(tmp_path / "export.jsonl", tmp_path / "me.epic", encoder=other, verifier=Model()) as made:
+def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path, export: Path) -> None:
+    held, other = rich(), HashEncoder(512, name="other", fingerprint="v2")
+    held.file.export(export, overwrite=True)
+    with imported(export, tmp_path / "me.epic", encoder=other, verifier=Model()) as made:
         assert made.tau == other.tau and contents(made, tmp_path) == contents(held, tmp_path)
         assert {hit.item.id for hit in made.search(WINE, k=2)} == {hit.item.id for hit in held.search(WINE, k=2)}
     with pytest.raises(EncoderMismatchError):
         opened(tmp_path / "me.epic")
 
 
-def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    rich().file.export(tmp_path / "export.jsonl")
+def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path, path: Path, export: Path) -> None:
     with memory(path) as first:
         first.add(OTHERS[:5])
         before = contents(first, tmp_path)
-    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": Model(), "namespace": "second"}
-    with EpicMemory.restore(tmp_path / "export.jsonl", path, **settled(**options)) as second:
+    with imported(export, path, verifier=Model(), namespace="second") as second:
         assert len(second.preferences) == 3 and second.namespace == "second"
     with opened(path) as first:
         assert contents(first, tmp_path) == before
         assert len(first.search(WINE, namespace="second", k=20)) == 8
-    other = HashEncoder(fingerprint="v2")
     octets = path.read_bytes()
     with pytest.raises(EncoderMismatchError):
-        imported(tmp_path / "export.jsonl", path, encoder=other, verifier=Model(), namespace="third")
+        imported(export, path, encoder=HashEncoder(fingerprint="v2"), verifier=Model(), namespace="third")
     assert path.read_bytes() == octets
 
 
-def test_an_import_into_what_holds_something_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    rich().file.export(tmp_path / "export.jsonl")
+def test_an_import_into_what_holds_something_is_refused(tmp_path: Path, path: Path, export: Path) -> None:
     memory(path).close()
-    octets = path.read_bytes()
-    with pytest.raises(StoreError, match="holds something"):
-        imported(tmp_path / "export.jsonl", path, verifier=Model())
-    assert path.read_bytes() == octets
-    export = (tmp_path / "export.jsonl").read_bytes()
-    with pytest.raises(StoreError):
-        EpicMemory.restore(tmp_path / "export.jsonl", tmp_path / "export.jsonl", encoder=HashEncoder())
-    assert (tmp_path / "export.jsonl").read_bytes() == export
+    before = path.read_bytes(), export.read_bytes()
+    for target in (path, export):
+        with pytest.raises(StoreError, match="holds something" if target == path else ""):
+            imported(export, target, verifier=Model())
+    assert (path.read_bytes(), export.read_bytes()) == before
     assert files(tmp_path) == ["export.jsonl", "me.epic"]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """An export of a memory that has everything there is."""
+    target = tmp_path_factory.mktemp("written") / "export.jsonl"
+    rich().file.export(target)
+    return target.read_bytes()
+
+
+@pytest.fixture
+def export(tmp_path: Path, written: bytes) -> Path:
+    """That export, in a file that a test may change."""
+    made = tmp_path / "export.jsonl"
+    made.write_bytes(written)
+    return made
 
 
 def refused(export: Path, **options: Any) -> str:
     """Why an export is not imported; no file is left."""
     path = export.parent / "made.epic"
     with pytest.raises(EpicError) as error:
-        EpicMemory.restore(
-            export, path, **settled(**{"encoder": HashEncoder(), "verifier": Model(), **options})
-        ).close()
+        imported(export, path, **{"verifier": Model(), **options}).close()
     assert not path.exists() and files(export.parent) == ([export.name] if export.exists() else [])
     return str(error.value)
+
+
+def with_value(line: Any, at: tuple[Any, ...], value: Any) -> Any:
+    """A line with something else in one place."""
+    copy = json.loads(json.dumps(line))
+    inner = copy
+    for key in at[:-1]:
+        inner = inner[key]
+    inner[at[-1]] = value
+    return copy
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("confidence", -0.01), ("confidence", 1.01), ("similarity", -1.01), ("similarity", 1.01), ("added", 0.5)],
 )
-def test_an_entrys_number_out_of_bounds_is_refused(tmp_path: Path, name: str, value: float) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
+def test_an_entrys_number_out_of_bounds_is_refused(export: Path, name: str, value: float) -> None:
     lines = [json.loads(line) for line in export.read_text("utf-8").splitlines()]
     number = next(number for number, line in enumerate(lines) if line.get("entries"))
-    lines[number]["entries"][0][name] = value
+    lines[number] = with_value(lines[number], ("entries", 0, name), value)
     export.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    assert f"line {number + 1}" in refused(export) and str(value) in refused(export)
+    assert f"line {number + 1}" in (said := refused(export)) and str(value) in said
 
 
-def test_an_export_cut_anywhere_is_refused(tmp_path: Path) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
+def test_an_export_cut_anywhere_is_refused(export: Path) -> None:
     octets = export.read_bytes()
     lines = octets.splitlines(keepends=True)
     for count in range(len(lines)):
@@ -425,7 +421,7 @@ def test_an_export_cut_anywhere_is_refused(tmp_path: Path) -> None:
     export.write_bytes(octets + lines[-2])
     assert f"line {len(lines) + 1}" in refused(export)
     export.write_bytes(octets.rstrip(b"\n"))
-    imported(export, tmp_path / "made.epic", verifier=Model()).close()
+    imported(export, export.with_name("made.epic"), verifier=Model()).close()
 
 
 LINE = {"kind": "item", "id": "x", "text": "t", "metadata": {}, "version": "0" * 12, "light": True, "entries": []}
@@ -442,9 +438,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
+def test_a_broken_line_is_named(export: Path, broken: str) -> None:
     lines = export.read_text("utf-8").splitlines()
     # A good item too many is another matter.
     for number in (5,) if '"id": "x"' in BROKEN[broken] else (0, 2, 5, len(lines) - 1):
@@ -457,29 +451,16 @@ WRONG_VALUES: list[Any] = [None, "", "x", -1, 2**70, 1e999, float("nan"), [], {}
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Where something stands in a line."""
-    found = [at] if at else []
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inner:
-        if at[-1:] != ("metadata",):
-            found += places(each, (*at, key))
-    return found
-
-
-def with_value(line: Any, at: tuple[Any, ...], value: Any) -> Any:
-    copy = json.loads(json.dumps(line))
-    inner = copy
-    for key in at[:-1]:
-        inner = inner[key]
-    inner[at[-1]] = value
-    return copy
+    below = [place for key, each in inner if at[-1:] != ("metadata",) for place in places(each, (*at, key))]
+    return [at, *below] if at else below
 
 
 @pytest.mark.parametrize("kind", ["epic-memory", "preference", "item", "pending", "end"])
 @pytest.mark.slow
-def test_whatever_a_line_holds_it_is_imported_whole_or_refused(tmp_path: Path, kind: str) -> None:
+def test_whatever_a_line_holds_it_is_imported_whole_or_refused(export: Path, kind: str) -> None:
     """No error but our own, and no file that cannot be opened."""
-    export, path = tmp_path / "export.jsonl", tmp_path / "made.epic"
-    rich().file.export(export)
+    path = export.with_name("made.epic")
     lines = [json.loads(line) for line in export.read_text("utf-8").splitlines()]
     number = next(number for number, line in enumerate(lines) if line["kind"] == kind)
     noise, wrong = random.Random(5), []
@@ -489,35 +470,37 @@ def test_whatever_a_line_holds_it_is_imported_whole_or_refused(tmp_path: Path, k
             export.write_text("".join(json.dumps(line) + "\n" for line in made), "utf-8")
             try:
                 imported(export, path, verifier=Model()).close()
+            except EpicError:
+                wrong += [(at, value, "a file is left")] if path.exists() else []
+            except Exception as error:
+                wrong.append((at, value, repr(error)[:100]))
+            else:
                 with opened(path) as held:
                     held.file.verify()
                     searched(held)
                     assert [p.text for p in held.preferences]
-                path.unlink()
-            except EpicError:
-                if path.exists():
-                    wrong.append((at, value, "a file is left"))
-                    path.unlink()
-            except Exception as error:
-                wrong.append((at, value, repr(error)[:100]))
-                path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     assert wrong == []
 
 
-def test_another_format_is_refused(tmp_path: Path) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
-    text = export.read_text("utf-8")
-    export.write_text(text.replace('"format": 1', '"format": 2', 1), "utf-8")
-    assert "line 1" in refused(export) and "newer version" in refused(export)
-    export.write_text('{"text": "a corpus"}\n', "utf-8")
-    assert "line 1" in refused(export)
-    export.write_bytes(text.encode("utf-16"))
-    assert "UTF-8" in refused(export)
-    export.write_bytes(b"\xff\xfe\x00\x01")
-    assert "UTF-8" in refused(export)
-    export.write_bytes(b"")
-    assert "no end" in refused(export)
+@pytest.mark.parametrize(
+    ("altered", "said"),
+    [
+        (lambda octets: octets.replace(b'"format": 1', b'"format": 2', 1), "(?s)line 1.*newer version"),
+        (lambda octets: b'{"text": "a corpus"}\n', "line 1"),
+        (lambda octets: octets.decode().encode("utf-16"), "UTF-8"),
+        (lambda octets: b"\xff\xfe\x00\x01", "UTF-8"),
+        (lambda octets: b"", "no end"),
+        (lambda octets: b"\n".join([*octets.split(b"\n")[:2], *octets.split(b"\n")[1:]]), "(?s)line 3.*there twice"),
+    ],
+    ids=["newer", "another kind of file", "UTF-16", "no text", "empty", "a preference twice"],
+)
+def test_what_is_no_export_is_refused(export: Path, altered: Callable[[bytes], bytes], said: str) -> None:
+    export.write_bytes(altered(export.read_bytes()))
+    assert re.search(said, refused(export))
+
+
+def test_an_export_that_is_not_there_is_refused(export: Path) -> None:
     export.unlink()
     assert "cannot be read" in refused(export)
     export.mkdir()
@@ -525,22 +508,10 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"reserve": "much"}, {"tau": 7}, {"budget": "much"}, {"budget": 30_000}, {"namespace": ""}],
-    ids=str,
+    "options", [{"reserve": "much"}, {"tau": 7}, {"budget": "much"}, {"budget": 30_000}, {"namespace": ""}], ids=str
 )
-def test_options_that_cannot_be_leave_no_file(tmp_path: Path, options: dict[str, Any]) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
+def test_options_that_cannot_be_leave_no_file(export: Path, options: dict[str, Any]) -> None:
     refused(export, **options)
-
-
-def test_a_preference_that_is_there_twice_is_refused(tmp_path: Path) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
-    first, preference, *rest = export.read_text("utf-8").splitlines()
-    export.write_text("\n".join([first, preference, preference, *rest]) + "\n", "utf-8")
-    assert "line 3" in (said := refused(export)) and "there twice" in said
 
 
 def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -594,29 +565,6 @@ def test_a_memory_is_never_written_over_itself(path: Path, call: str, link: str)
 
 
 # backup
-
-
-def test_a_backup_is_the_memory(tmp_path: Path, path: Path) -> None:
-    with rich(path) as held:
-        held.file.backup(tmp_path / "copy.epic")
-        before, hits = contents(held, tmp_path), searched(held)
-        held.forget("a", "b")
-        assert files(tmp_path) == ["copy.epic", "me.epic"]
-        with opened(tmp_path / "copy.epic") as copy:
-            assert contents(copy, tmp_path) == before and searched(copy) == hits
-            copy.file.verify()
-            # A file of its own.
-            copy.add(OTHERS[:3])
-            assert len(held) == 2 and len(copy) == 7
-
-
-def test_a_memory_in_ram_is_backed_up_into_a_file(path: Path) -> None:
-    held = rich()
-    held.file.backup(path)
-    with opened(path) as copy:
-        assert contents(copy, path.parent) == contents(held, path.parent)
-        assert searched(copy) == searched(held)
-        copy.file.verify()
 
 
 def test_a_backup_onto_a_file_is_refused_unless_wanted(tmp_path: Path, path: Path) -> None:
@@ -686,42 +634,41 @@ def test_verifying_counts_rows_and_finds_what_is_wrong(path: Path) -> None:
 
 # asynchronous twins
 
-TWINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "forget": (lambda m, f: m.forget("a", "e"), lambda m, f: m.aforget("a", "e")),
-    "export": (lambda m, f: m.file.export(f / "out"), lambda m, f: m.file.aexport(f / "out")),
-    "backup": (lambda m, f: m.file.backup(f / "out"), lambda m, f: m.file.abackup(f / "out")),
-    "compact": (lambda m, f: m.file.compact(), lambda m, f: m.file.acompact()),
-    "unknown": (lambda m, f: m.forget("nobody"), lambda m, f: m.aforget("nobody")),
-    "itself": (lambda m, f: m.file.backup(m.file.path), lambda m, f: m.file.abackup(m.file.path)),
-    "again": (lambda m, f: m.file.export(m.file.path), lambda m, f: m.file.aexport(m.file.path)),
+# What is called, in which folder, with what: the memory's file is "me.epic" there.
+TWINS: dict[str, tuple[str, Callable[[Path], tuple[Any, ...]]]] = {
+    "forget": ("forget", lambda folder: ("a", "e")),
+    "export": ("file.export", lambda folder: (folder / "out",)),
+    "backup": ("file.backup", lambda folder: (folder / "out",)),
+    "compact": ("file.compact", lambda folder: ()),
+    "unknown": ("forget", lambda folder: ("nobody",)),
+    "itself": ("file.backup", lambda folder: (folder / "me.epic",)),
+    "again": ("file.export", lambda folder: (folder / "me.epic",)),
 }
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_the_asynchronous_twins_do_the_same(tmp_path: Path, twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "given"), TWINS.values(), ids=TWINS)
+async def test_the_asynchronous_twins_do_the_same(
+    tmp_path: Path, name: str, given: Callable[[Path], tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # A slow machine would commit the same verdicts in more blocks, and so in another order.
     monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 60.0)
     outcomes = []
-    for number, call in enumerate(TWINS[twin]):
-        folder = tmp_path / str(number)
+    for twin in (False, True):
+        folder = tmp_path / str(twin)
         folder.mkdir()
         with rich(folder / "me.epic") as held:
-
-            async def wait(made: Any) -> Any:
-                return await made
-
             try:
-                made = call(held, folder)
-                result = asyncio.run(wait(made)) if number else made
+                made = method(held, name, twin=twin)(*given(folder))
+                result = await made if twin else made
             except EpicError as error:
                 result = type(error), str(error).replace(str(folder), "")
             held.file.verify()
             lines = contents(held, folder)
-            for line in lines:
-                line.pop("expires_at", None)
-                for entry in line.get("entries", ()):
-                    del entry["added"]
-            outcomes.append((result, lines, files(folder)))
+        for line in lines:
+            line.pop("expires_at", None)
+            for entry in line.get("entries", ()):
+                del entry["added"]
+        outcomes.append((result, lines, files(folder)))
     assert outcomes[0] == outcomes[1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from epic_memory.errors import (
     VerifierError,
 )
 from epic_memory.text.chunking import WordChunker
+from epic_memory.types import Candidate
 from helpers import (
     BROKEN,
     CONTRACT_BREAKERS,
@@ -44,6 +46,7 @@ from helpers import (
     keep,
     memory_at,
     memory_of,
+    method,
     searching,
     settled,
 )
@@ -59,6 +62,10 @@ def texts(hits: list[Hit]) -> list[str]:
     return [hit.item.text for hit in hits]
 
 
+def told(preferences: Iterable[Preference]) -> list[str]:
+    return [preference.text for preference in preferences]
+
+
 # building
 
 
@@ -68,12 +75,15 @@ def test_what_is_near_a_preference_is_kept_and_found() -> None:
     assert (report.seen, report.passed, report.kept, report.discarded, report.entries) == (3, 2, 2, 0, 2)
     assert report.tau == memory.tau == 0.3
     assert len(memory) == 2
-    (hit,) = memory.search("which wine", k=1)
-    assert hit.item.text == "a red wine"
-    assert hit.preferences == [WINE]
-    assert hit.instructions == ["Think of red wine: a red wine"]
-    assert hit.stances == [Stance.SUPPORTS]
-    assert hit.tier == "memory"
+    hits = memory.search("which wine", k=1)
+    assert texts(hits) == ["a red wine"] and hits[0].tier == "memory"
+    assert (hits[0].preferences, hits[0].stances) == ([WINE], [Stance.SUPPORTS])
+    assert hits[0].instructions == ["Think of red wine: a red wine"]
+    # The parts of the paper's Tables 3 and 9.
+    assert list(report.timings) == ["embedding", "coarse filter", "verification", "embedding instructions", "index"]
+    assert list(hits.timings) == ["embedding", "steering", "index"]
+    assert all(seconds >= 0 for seconds in (*report.timings.values(), *hits.timings.values()))
+    assert report.seconds == pytest.approx(sum(report.timings.values()))
 
 
 def test_the_default_memory_needs_nothing() -> None:
@@ -92,14 +102,13 @@ def test_the_default_memory_needs_nothing() -> None:
 
 
 def test_the_report_adds_up() -> None:
-    verifier = Answering(
-        lambda c: (
-            keep(c)
-            if "1" in c.item.text
-            else Verdict(decision=Decision.DISCARD if "2" in c.item.text else Decision.UNDECIDED, rationale="why")
-        )
-    )
-    memory = memory_of(verifier=verifier)
+    decisions = {"1": Decision.KEEP, "2": Decision.DISCARD, "3": Decision.UNDECIDED}
+
+    def judged(candidate: Candidate) -> Verdict:
+        decision = next(decisions[word[0]] for word in candidate.item.text.split() if word[0] in decisions)
+        return keep(candidate) if decision is Decision.KEEP else Verdict(decision=decision, rationale="why")
+
+    memory = memory_of(verifier=Answering(judged))
     memory.add(["red wine 1"])
     report = memory.add(
         ["red wine 1", "red wine 11", "red wine 2", "red wine 3", "wine in a b c d e f g h i j k", "sky"]
@@ -114,14 +123,7 @@ def test_the_report_adds_up() -> None:
     assert "undecided" in str(report)
 
 
-def test_the_report_times_the_parts_of_table_3() -> None:
-    report = memory_of().add(wines(3))
-    assert list(report.timings) == ["embedding", "coarse filter", "verification", "embedding instructions", "index"]
-    assert all(seconds >= 0 for seconds in report.timings.values())
-    assert report.seconds == pytest.approx(sum(report.timings.values()))
-
-
-def test_a_known_id_with_another_text_replaces_the_earlier_version() -> None:
+def test_a_known_id_with_another_text_replaces_the_earlier_version_whether_it_is_kept_or_not() -> None:
     memory = memory_of()
     memory.add([Item(id="a", text="red wine old"), Item(id="b", text="red wine other")])
     report = memory.add([Item(id="a", text="red wine new")])
@@ -129,13 +131,8 @@ def test_a_known_id_with_another_text_replaces_the_earlier_version() -> None:
     assert sorted(texts(memory.search("wine"))) == ["red wine new", "red wine other"]
     assert memory.stats().counts["entries"] == 2
     assert "new" in memory.explain("a").entries[0].instruction
-
-
-def test_a_new_version_that_is_not_kept_takes_the_old_one_away() -> None:
-    memory = memory_of()
-    memory.add([Item(id="a", text="red wine")])
     memory.add([Item(id="a", text="blue sky")])
-    assert len(memory) == 0 and [(hit.item.text, hit.tier) for hit in memory.search("wine")] == [("blue sky", "light")]
+    assert len(memory) == 1 and memory.items()[-1].text == "blue sky" and memory.search("sky", k=1)[0].tier == "light"
 
 
 @pytest.mark.parametrize(
@@ -155,18 +152,21 @@ def test_the_progress_bar_changes_nothing(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("bad", ["", "  \n", None, 7, b"red wine", ["red wine"], "a\x00b", "\ud800"])
-def test_what_is_no_text_is_an_error_with_its_position_and_nothing_is_written(bad: Any) -> None:
+@pytest.mark.parametrize(
+    ("bad", "what"),
+    [
+        *(
+            (["red wine", bad], "Item 1")
+            for bad in ("", "  \n", None, 7, b"red wine", ["red wine"], "a\x00b", "\ud800")
+        ),
+        *((bad, "add takes") for bad in (None, 7, b"red wine", {"a": "red wine"})),
+    ],
+)
+def test_what_is_no_text_is_an_error_with_its_position_and_nothing_is_written(bad: Any, what: str) -> None:
     memory = memory_of()
-    with pytest.raises(InvalidInputError, match="Item 1"):
-        memory.add(["red wine", bad])
+    with pytest.raises(InvalidInputError, match=what):
+        memory.add(bad)
     assert len(memory) == 0
-
-
-@pytest.mark.parametrize("bad", [None, 7, b"red wine", {"a": "red wine"}])
-def test_what_is_no_iterable_of_texts_is_an_error(bad: Any) -> None:
-    with pytest.raises(InvalidInputError, match="add takes"):
-        memory_of().add(bad)
 
 
 def test_batches_before_a_bad_item_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,32 +204,29 @@ def test_a_chunker_cuts_items_and_keeps_their_metadata() -> None:
 
 
 def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
-    nothing = memory_of().add([f"sky {n}" for n in range(60)])
-    assert "lower tau" in nothing.warnings[0]
-    discarded = memory_of(verifier=DiscardAll()).add(wines(60))
-    assert "fine verification discarded everything" in discarded.warnings[0]
-    everything = memory_of().add(wines(60))
-    assert "100%" in everything.warnings[0]
-    assert memory_of().add([*wines(10), *(f"sky {n}" for n in range(90))]).warnings == []
+    skies = [f"sky {n}" for n in range(90)]
+    for verifier, items, warned in (
+        (KeepAll(), skies[:60], "lower tau"),
+        (DiscardAll(), wines(60), "fine verification discarded everything"),
+        (KeepAll(), wines(60), "100%"),
+    ):
+        assert warned in memory_of(verifier=verifier).add(items).warnings[0]
+    assert memory_of().add([*wines(10), *skies]).warnings == []
 
 
 # without preferences
 
 
-def test_adding_without_preferences_and_without_a_light_tier_says_what_to_do() -> None:
+def test_without_preferences_both_stages_have_to_be_off_or_there_is_a_light_tier() -> None:
     memory = EpicMemory(encoder=HashEncoder(), settings=Settings(reserve=0))
     with pytest.raises(NoPreferencesError, match=r"preferences\.add"):
         memory.add(["red wine"])
     assert memory.preferences == [] and memory.search("wine") == [] and memory.context("wine") == ""
     memory.preferences.add(WINE)
     assert memory.add(["red wine"]).kept == 1
-
-
-def test_both_stages_off_need_no_preferences() -> None:
     memory = EpicMemory(encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     assert memory.add(["red wine", "blue sky"]).kept == 2
-    assert texts(memory.search("sky", k=1)) == ["blue sky"]
-    assert memory.search("sky")[0].preferences == []
+    assert texts(memory.search("sky", k=1)) == ["blue sky"] and memory.search("sky")[0].preferences == []
 
 
 # stages
@@ -295,13 +292,9 @@ def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
         tau = memory.tau
         memory.add(["red wine again"])
         assert memory.tau == report.tau == tau
-    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(keep_rate=0.9)) as memory:
-        assert memory.tau == tau
-    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
-        assert memory.tau == tau
-
-
-def test_keep_rate_on_a_small_sample_warns() -> None:
+    for options in ({"keep_rate": 0.9}, {}):
+        with memory_at(path, **options) as memory:
+            assert memory.tau == tau
     assert "only" in memory_of(keep_rate=0.5).add(mixed(10)).warnings[0]
 
 
@@ -337,24 +330,14 @@ def test_scores_are_cosines_of_the_instruction_with_the_steered_query() -> None:
 def test_steering_can_be_overridden_per_call() -> None:
     memory = memory_of(steering="off")
     memory.add(wines(3))
-    assert memory.search("wine").steered_by == []
-    ((text, similarity, weight),) = memory.search("wine", options=SearchOptions(steering="paper")).steered_by
-    assert (text, weight) == (WINE, 1.0)
-    assert type(similarity) is float
-    assert [text for text, *_ in memory.search("wine", options=SearchOptions(steering="signed")).steered_by] == [WINE]
-    assert (
-        memory.search("sky", options=SearchOptions(steering="signed", keys="instruction", min_score=None)).steered_by
-        == []
-    )
-    assert memory.search("wine").steered_by == []
 
+    def steered(query: str, **options: Any) -> list[tuple[str, float, float]]:
+        return memory.search(query, **searching(**options)).steered_by
 
-def test_hits_have_the_timings_of_table_9() -> None:
-    memory = memory_of()
-    memory.add(wines(3))
-    hits = memory.search("wine")
-    assert list(hits.timings) == ["embedding", "steering", "index"]
-    assert all(seconds >= 0 for seconds in hits.timings.values())
+    ((text, similarity, weight),) = steered("wine", steering="paper")
+    assert (text, weight) == (WINE, 1.0) and type(similarity) is float
+    assert [text for text, *_ in steered("wine", steering="signed")] == [WINE]
+    assert steered("wine") == steered("sky", steering="signed", keys="instruction", min_score=None) == []
 
 
 @pytest.mark.parametrize("k", [1, 20, 21, 10_000])
@@ -423,15 +406,19 @@ def test_a_filter_is_part_of_the_search_so_k_means_k(remainder: int, k: int) -> 
     assert {hit.item.metadata["r"] for hit in hits} == {remainder}
 
 
-def test_a_filter_sees_items_added_and_removed_later() -> None:
+def test_a_filter_sees_items_added_and_removed_later_and_tells_true_from_one() -> None:
     memory = memory_of()
     condition = Filter.ge("n", 1) & ~Filter.exists("hidden")
-    memory.add(wines(2))
-    assert len(memory.search("wine", filter=condition)) == 1
-    memory.add(wines(4))
-    assert len(memory.search("wine", filter=condition)) == 3
-    memory.add([Item(text="red wine number 3", metadata={"n": 3, "hidden": True})])
-    assert len(memory.search("wine", filter=condition)) == 2
+    for added, found in (
+        (wines(2), 1),
+        (wines(4), 3),
+        ([Item(text="red wine number 3", metadata={"hidden": True})], 2),
+    ):
+        memory.add(added)
+        assert len(memory.search("wine", filter=condition)) == found
+    memory.add([Item(text=f"red wine {flag}", metadata={"flag": flag}) for flag in (1, True)])
+    for flag in (1, True, 1):
+        assert texts(memory.search("wine", filter=Filter.eq("flag", flag))) == [f"red wine {flag}"]
 
 
 def test_items_are_those_whose_metadata_satisfies_a_condition(path: Path) -> None:
@@ -476,7 +463,7 @@ def test_any_metadata_come_back_as_they_went_in_the_order_of_keys_included(
     assert memory.add([Item(text="red wine", metadata=dict(reversed(said.items())))]).duplicates == 1
 
 
-def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
+def test_stances_order_what_is_found_and_only_supports_still_gives_k() -> None:
     stances = {"good": Stance.SUPPORTS, "half": Stance.MIXED, "evil": Stance.CONFLICTS}
     memory = memory_of(verifier=KeepAll(stances))
     memory.add(["red wine evil", "red wine half", "red wine good"])
@@ -484,11 +471,7 @@ def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
     by_similarity = memory.search("red wine", options=SearchOptions(stance_policy="any"))
     # But for the rounding of E(x) in the file.
     assert [hit.score for hit in by_similarity] == pytest.approx([by_similarity[0].score] * 3, abs=0.01)
-
-
-def test_only_supports_leaves_out_what_conflicts_and_still_gives_k() -> None:
-    memory = memory_of(verifier=KeepAll({"evil": Stance.CONFLICTS}))
-    memory.add([*(f"red wine evil {n}" for n in range(50)), *(f"red wine {n}" for n in range(5))])
+    memory.add([*(f"red wine evil {n}" for n in range(50)), *(f"red wine good {n}" for n in range(5))])
     hits = memory.search("red wine evil", k=5, options=SearchOptions(stance_policy="only_supports"))
     assert len(hits) == 5 and not any("evil" in text for text in texts(hits))
 
@@ -501,11 +484,6 @@ def test_preferences_of_a_call_alone_steer_and_are_searched(given_as: Any) -> No
     assert sorted(texts(hits)) == ["night train", "red wine in the night train"]
     assert {text for hit in hits for text in hit.preferences} == {TRAIN}
     assert [text for text, *_ in hits.steered_by] == [TRAIN]
-
-
-def test_no_preferences_in_a_call_finds_nothing() -> None:
-    memory = memory_of()
-    memory.add(wines(2))
     assert memory.search("wine", options=SearchOptions(preferences=[])) == []
 
 
@@ -534,11 +512,8 @@ def test_explain_tells_why_an_item_is_held() -> None:
     hit_ids = {entry.id for entry in memory.search("wine train")[0].entries}
     assert {entry.id for entry in explanation.entries} == hit_ids
     assert "similarity" in str(explanation) and "red wine, night train" in str(explanation)
-
-
-def test_explain_of_an_unknown_item_is_an_error() -> None:
     with pytest.raises(UnknownItemError, match="'nobody'"):
-        memory_of().explain("nobody")
+        memory.explain("nobody")
 
 
 def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
@@ -559,13 +534,6 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
 
 
 # fallback
-
-
-def test_the_light_honours_filters_and_k() -> None:
-    memory = memory_of(reserve="1 MB", tau=0.9)
-    memory.add([Item(text=f"red a b c d e f castle {n}", metadata={"n": n}) for n in range(10)])
-    assert len(memory.search("castle", k=4)) == 4
-    assert texts(memory.search("castle", filter=Filter.eq("n", 3))) == ["red a b c d e f castle 3"]
 
 
 class SearchObject:
@@ -590,25 +558,20 @@ SYNC_FALLBACKS = {
 }
 
 
-@pytest.mark.parametrize("fallback", SYNC_FALLBACKS.values(), ids=SYNC_FALLBACKS)
-def test_a_fallback_is_asked_when_nothing_held_is_relevant(fallback: Any) -> None:
-    memory = memory_of(fallback=fallback)
-    memory.add(["red wine"])
-    assert not memory.search("red wine", options=SearchOptions(min_score=0.3)).fallback
-    hits = memory.search("sky", k=3, options=SearchOptions(min_score=0.3))
-    assert hits.fallback and texts(hits) == ["sky 0", "sky 1", "sky 2"]
-    assert {hit.tier for hit in hits} == {"fallback"} and all(type(hit.score) is float for hit in hits)
-
-
 @pytest.mark.parametrize("fallback", [*SYNC_FALLBACKS.values(), afallback, AsyncSearchObject()])
-async def test_asearch_asks_synchronous_and_asynchronous_fallbacks(fallback: Any) -> None:
-    memory = memory_of(fallback=fallback)
-    assert texts(await memory.asearch("sky", k=2)) == ["sky 0", "sky 1"]
-
-
-def test_an_asynchronous_fallback_in_a_synchronous_search_is_an_error() -> None:
-    with pytest.raises(InvalidInputError, match="asearch"):
-        memory_of(fallback=afallback).search("sky")
+async def test_a_fallback_is_asked_when_nothing_held_is_relevant(fallback: Any) -> None:
+    memory, options = memory_of(fallback=fallback), SearchOptions(min_score=0.3)
+    memory.add(["red wine"])
+    found = [await memory.asearch("sky", k=3, options=options)]
+    if fallback is afallback:
+        with pytest.raises(InvalidInputError, match="asearch"):
+            memory.search("sky", options=options)
+    else:
+        found.append(memory.search("sky", k=3, options=options))
+        assert not memory.search("red wine", options=options).fallback
+    for hits in found:
+        assert hits.fallback and texts(hits) == ["sky 0", "sky 1", "sky 2"]
+        assert {hit.tier for hit in hits} == {"fallback"} and all(type(hit.score) is float for hit in hits)
 
 
 @pytest.mark.parametrize("found", [None, 7, "text", [7], [""], ["\ud800"], [("a", "b")], [("a", None)], [(3, 0.5)]])
@@ -629,20 +592,15 @@ def test_hits_of_a_fallback_are_filled_up_with_the_memorys_own_each_item_once() 
 
 @pytest.mark.parametrize("again", [WINE, "  Red   WINE ", Preference(text=WINE)])
 def test_duplicate_preferences_are_an_error(again: Any) -> None:
-    with pytest.raises(DuplicatePreferenceError):
-        EpicMemory([WINE, again], encoder=HashEncoder())
     memory = memory_of(WINE, TRAIN)
-    with pytest.raises(DuplicatePreferenceError):
-        memory.preferences.add(again)
-    with pytest.raises(DuplicatePreferenceError):
-        memory.preferences.replace(TRAIN, again)
-    assert [p.text for p in memory.preferences] == [WINE, TRAIN]
-
-
-@pytest.mark.parametrize("bad", ["", "  ", 7, None])
-def test_a_preference_that_is_no_text_is_an_error(bad: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        memory_of().preferences.add(bad)
+    for change in (
+        lambda: memory_of(WINE, again),
+        lambda: memory.preferences.add(again),
+        lambda: memory.preferences.replace(TRAIN, again),
+    ):
+        with pytest.raises(DuplicatePreferenceError):
+            change()
+    assert told(memory.preferences) == [WINE, TRAIN]
 
 
 @pytest.mark.parametrize("name", [TRAIN, "NIGHT train", Preference(text=TRAIN), Preference(text=TRAIN).id])
@@ -671,12 +629,15 @@ def test_a_preference_in_another_spelling_takes_its_place_and_is_held_once() -> 
     assert len(memory) == 0 and [p.text for p in memory.preferences] == [TRAIN]
 
 
-def test_unknown_preferences_cannot_be_removed_or_replaced() -> None:
+def test_what_is_no_preference_cannot_be_added_and_what_is_unknown_not_changed() -> None:
     memory = memory_of()
+    for bad in ("", "  ", 7, None):
+        with pytest.raises(InvalidInputError):
+            memory.preferences.add(bad)  # type: ignore[arg-type]
     for change in (lambda: memory.preferences.remove("sky"), lambda: memory.preferences.replace("sky", "cloud")):
         with pytest.raises(UnknownPreferenceError, match=WINE):
             change()
-    assert [p.text for p in memory.preferences] == [WINE]
+    assert told(memory.preferences) == [WINE]
 
 
 # undecided items
@@ -688,16 +649,10 @@ def test_a_verifier_that_raises_in_the_middle_loses_nothing() -> None:
     assert (report.kept, report.undecided) == (3, 7)
     assert set(report.failures.values()) == {"TimeoutError: too slow"}
     assert Counter(hit.tier for hit in memory.search("wine", k=20)) == {"memory": 3, "waiting": 7}
-    assert memory.retry().kept == 7
-    assert [hit.tier for hit in memory.search("wine", k=20)] == ["memory"] * 10
-
-
-def test_a_verifier_that_raises_in_a_retry_loses_nothing() -> None:
-    memory = memory_of(verifier=Raising(OSError("gone"), after=0, times=1))
-    memory.add(wines(4))
     memory.verifier = Raising(OSError("gone"), after=2)
-    assert (memory.retry().kept, memory.stats().counts["pending"]) == (2, 2)
-    assert memory.retry().kept == 2 and len(memory) == 4
+    assert (memory.retry().kept, memory.stats().counts["pending"]) == (2, 5)
+    assert memory.retry().kept == 5
+    assert [hit.tier for hit in memory.search("wine", k=20)] == ["memory"] * 10
 
 
 def test_missing_verdicts_are_undecided() -> None:
@@ -837,65 +792,51 @@ def test_a_failing_reencode_changes_nothing(path: Path) -> None:
         with pytest.raises(EncoderError):
             memory.file.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
         assert len(memory.search("wine")) == 3
-    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+    with memory_at(path) as memory:
         assert len(memory.search("wine")) == 3
 
 
 def test_other_preferences_than_the_files_are_an_error_that_lists_them(path: Path) -> None:
-    EpicMemory.open(path, [WINE, TRAIN], encoder=HashEncoder()).close()
+    memory_at(path).close()
+    memory_at(path, WINE, TRAIN).close()  # a new file takes those that are given
     with pytest.raises(PreferencesMismatchError) as caught:
-        EpicMemory.open(path, [WINE, "blue sky"], encoder=HashEncoder())
-    assert f"only in the file: {TRAIN}" in str(caught.value)
-    assert "only given: blue sky" in str(caught.value)
-    assert "sync=True" in str(caught.value)
-    EpicMemory.open(path, [TRAIN, "RED  wine"], encoder=HashEncoder()).close()
+        memory_at(path, WINE, "blue sky")
+    for said in (f"only in the file: {TRAIN}", "only given: blue sky", "sync=True"):
+        assert said in str(caught.value)
+    with memory_at(path, TRAIN, "RED  wine") as memory:
+        assert told(memory.preferences) == [WINE, TRAIN]
 
 
 def test_sync_changes_the_files_preferences_and_matches_its_items(path: Path) -> None:
-    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(path, [WINE, TRAIN], **settled(**options)) as memory:
+    with memory_at(path, WINE, TRAIN) as memory:
         memory.add(["red wine", "night train under the blue sky"])
-    with EpicMemory.open(path, [WINE, "blue sky"], sync=True, **settled(**options)) as memory:
-        assert {p.text for p in memory.preferences} == {WINE, "blue sky"}
-        assert memory.search("sky")[0].preferences == ["blue sky"]
-    with EpicMemory.open(path, **settled(**options)) as memory:
-        assert {p.text for p in memory.preferences} == {WINE, "blue sky"} and len(memory) == 2
-
-
-def test_a_new_file_takes_the_preferences_given(path: Path) -> None:
-    EpicMemory.open(path, encoder=HashEncoder()).close()
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder()) as memory:
-        assert [p.text for p in memory.preferences] == [WINE]
+    for order in ([WINE, "blue sky"], ["blue sky", TRAIN, WINE]):
+        with EpicMemory.open(
+            path, order, sync=True, encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
+        ) as memory:
+            assert told(memory.preferences) == order
+            assert "blue sky" in memory.search("sky")[0].preferences
+        with memory_at(path) as memory:
+            assert told(memory.preferences) == order and len(memory) == 2
 
 
 def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> None:
     memory = memory_at(path, WINE)
     memory.close()
     memory.close()
-    uses: list[Any] = [
-        lambda: memory.add(["red wine"]),
-        lambda: memory.search("wine"),
-        lambda: memory.context("wine"),
-        lambda: list(memory.judge(["red wine"])),
-        lambda: memory.explain("a"),
-        memory.stats,
-        memory.retry,
-        lambda: list(memory.preferences),
-        lambda: list(memory.facts),
-        lambda: list(memory.proposals),
-        lambda: memory.preferences.add(TRAIN),
-        lambda: memory.preferences.remove(WINE),
-        lambda: memory.preferences.replace(WINE, TRAIN),
-        lambda: memory.file.reencode(HashEncoder()),
-        lambda: len(memory),
-        lambda: memory.forget("a"),
-        lambda: memory.file.export(path.parent / "x"),
-        lambda: memory.file.backup(path.parent / "x"),
-        memory.file.verify,
-        memory.file.compact,
-        memory.file.not_kept,
+    uses: list[tuple[Any, ...]] = [
+        *(("add", ["red wine"]), ("search", "wine"), ("context", "wine"), ("explain", "a"), ("stats",), ("retry",)),
+        *(("forget", "a"), ("preferences.add", TRAIN), ("preferences.remove", WINE)),
+        *(("preferences.replace", WINE, TRAIN), ("file.reencode", HashEncoder()), ("file.export", path.parent / "x")),
+        *(("file.backup", path.parent / "x"), ("file.verify",), ("file.compact",), ("file.not_kept",)),
     ]
-    for use in uses:
+    for name, *arguments in uses:
+        with pytest.raises(MemoryClosedError, match="closed"):
+            method(memory, name)(*arguments)
+    for shown in (lambda: memory.judge(["red wine"]), lambda: memory.preferences, lambda: memory.facts):
+        with pytest.raises(MemoryClosedError, match="closed"):
+            list(shown())
+    for use in (lambda: list(memory.proposals), lambda: len(memory)):
         with pytest.raises(MemoryClosedError, match="closed"):
             use()
 
@@ -944,7 +885,7 @@ async def test_many_searches_and_adds_at_once_on_one_loop() -> None:
 
 
 def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
-    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
+    memory = memory_of(WINE, TRAIN, coarse=False, fine=False)
     assert memory.add(["red wine", "blue sky"]).entries == 2
     assert texts(memory.search("sky", k=1, options=SearchOptions(preferences=[WINE]))) == ["blue sky"]
 
