@@ -333,3 +333,16 @@ def check_places(package: str, language: str) -> None:
         assert re.findall('"?{}"?', own) == re.findall('"?{}"?', english), own
         # What follows is joined to it.
         assert own.endswith(" ") == english.endswith(" ")
+
+
+Call: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+def calling(how: str) -> Call:
+    """Calls a method of anything by its name: "sync", or "async" by its asynchronous twin."""
+
+    async def called(component: Any, name: str, *arguments: Any, **options: Any) -> Any:
+        made = method(component, name, twin=how == "async")(*arguments, **options)
+        return await made if how == "async" else made
+
+    return called
