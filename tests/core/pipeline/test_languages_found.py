@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
-from epic_memory import EpicMemory, Settings
+from epic_memory import EpicMemory
 from epic_memory.encoders import StaticEncoder
-from epic_memory.errors import ReadOnlyError
 from epic_plugins.collection import Collection, Record
 
 NOTES = {
@@ -36,19 +35,21 @@ NOTES = {
 }
 
 
+def memory_of(*notes: str, preferences: Sequence[str] = ()) -> EpicMemory:
+    memory = EpicMemory(preferences, encoder=StaticEncoder())
+    memory.add(notes)
+    return memory
+
+
+def found(memory: EpicMemory, question: str, k: int = 10) -> list[str]:
+    return [hit.item.text for hit in memory.search(question, k=k)]
+
+
 @pytest.mark.parametrize("language", NOTES)
-def test_a_note_is_found_by_its_words(language: str) -> None:
+def test_a_note_is_found_by_its_words_and_none_by_other_words(language: str) -> None:
     preference, notes, (question, right) = NOTES[language]
-    memory = EpicMemory([preference], encoder=StaticEncoder())
-    memory.add(notes)
-    assert [hit.item.text for hit in memory.search(question, k=1)] == [notes[right]]
-
-
-@pytest.mark.parametrize("language", NOTES)
-def test_a_question_without_a_word_of_any_note_finds_none(language: str) -> None:
-    preference, notes, _ = NOTES[language]
-    memory = EpicMemory([preference], encoder=StaticEncoder())
-    memory.add(notes)
+    memory = memory_of(*notes, preferences=[preference])
+    assert found(memory, question, 1) == [notes[right]]
     assert not memory.search("Сколько стоит билет на поезд до Москвы?").relevant
 
 
@@ -61,30 +62,24 @@ def test_a_question_without_a_word_of_any_note_finds_none(language: str) -> None
     ],
 )
 def test_one_word_has_one_form(note: str, question: str) -> None:
-    memory = EpicMemory(encoder=StaticEncoder())
-    memory.add(["Der Keller ist feucht.", "कल बारिश होगी।", "鍵は玄関にある。", note])
-    assert [hit.item.text for hit in memory.search(question, k=1)] == [note]
+    memory = memory_of("Der Keller ist feucht.", "कल बारिश होगी।", "鍵は玄関にある。", note)
+    assert found(memory, question, 1) == [note]
 
 
-@pytest.mark.parametrize("question", ["restaurant recommendations", "dinner ideas tonight", "plane departure"])
-def test_short_questions_in_english_are_answered_whatever_the_preferences_are_in(question: str) -> None:
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        *((short, None) for short in ("restaurant recommendations", "dinner ideas tonight", "plane departure")),
+        ("What is the name of the person who fixes my teeth?", "My dentist is called Weber."),
+    ],
+)
+def test_english_is_found_as_ever_whatever_the_preferences_are_in(question: str, first: str | None) -> None:
     notes = ["The Green Room has a vegan tasting menu.", "My flight to Oslo leaves on Friday.", "The cellar is damp."]
-    plain, mixed = EpicMemory(encoder=StaticEncoder()), EpicMemory(["Ich esse kein Fleisch."], encoder=StaticEncoder())
-    for memory in (plain, mixed):
-        memory.add(notes)
+    notes += [first] if first else []
+    plain, mixed = memory_of(*notes), memory_of(*notes, preferences=["Ich esse kein Fleisch."])
     assert mixed.search(question, k=1).relevant == plain.search(question, k=1).relevant
-    assert [hit.item.text for hit in mixed.search(question, k=1)] == [
-        hit.item.text for hit in plain.search(question, k=1)
-    ]
-
-
-def test_among_other_languages_english_is_found_as_ever() -> None:
-    notes = ["My dentist is called Weber.", "The cellar is damp."]
-    plain, mixed = EpicMemory(encoder=StaticEncoder()), EpicMemory(["Ich esse kein Fleisch."], encoder=StaticEncoder())
-    for memory in (plain, mixed):
-        memory.add(notes)
-    question = "What is the name of the person who fixes my teeth?"
-    assert [hit.item.text for hit in plain.search(question)] == [hit.item.text for hit in mixed.search(question)] != []
+    assert found(mixed, question, 1) == found(plain, question, 1)
+    assert first is None or found(mixed, question) == found(plain, question) == [first]
 
 
 def test_a_collection_finds_them_too() -> None:
@@ -98,11 +93,3 @@ def test_a_collection_finds_them_too() -> None:
     collection.add(Record(id=str(place), text=note) for place, note in enumerate(notes))
     found = collection.search(question, 1, preferences=[preference])
     assert [match.record.text for match in found] == [notes[2]]
-
-
-def test_a_rule_that_cannot_be_written_is_not_in_force(path: Path) -> None:
-    EpicMemory.open(path, ["I like tea."], encoder=StaticEncoder()).close()
-    with EpicMemory.open(path, encoder=StaticEncoder(), settings=Settings(read_only=True)) as memory:
-        with pytest.raises(ReadOnlyError):
-            memory.never.add("my health")
-        assert list(memory.never) == []
