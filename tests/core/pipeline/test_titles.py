@@ -21,45 +21,42 @@ OTHERS = (
 )
 
 
+CASINOS, WIFI, CODE = "I avoid hotels with casinos.", "What is the wifi password?", "marble-otter-77"
+
+
 @pytest.mark.parametrize("metadata", table(__file__, "a_text_is_found_by_its_title_alone"))
 def test_a_text_is_found_by_its_title_alone(metadata: dict[str, str]) -> None:
-    memory = EpicMemory(["I avoid hotels with casinos."])
-    memory.add([Item(text="marble-otter-77", metadata=metadata), *OTHERS])
-    hit = memory.search("What is the wifi password?")[0]
-    assert hit.item.text == "marble-otter-77"
-    assert hit.content.casefold() == "wifi password\nmarble-otter-77"
-    assert "ifi password\nmarble-otter-77" in memory.context("What is the wifi password?")
+    memory = EpicMemory([CASINOS])
+    memory.add([Item(text=CODE, metadata=metadata), *OTHERS])
+    hit = memory.search(WIFI)[0]
+    assert hit.item.text == CODE
+    assert hit.content.casefold() == f"wifi password\n{CODE}"
+    assert f"ifi password\n{CODE}" in memory.context(WIFI)
 
 
-def test_a_file_of_a_folder_is_found_by_its_name(tmp_path: Path) -> None:
-    (tmp_path / "Wifi password.md").write_text("marble-otter-77", encoding="utf-8")
+MAIL = f"From: a@example.org\nSubject: Your wifi password\nDate: Tue, 3 Mar 2026 10:00:00 +0000\n\n{CODE}\n"
+
+
+@pytest.mark.parametrize(("name", "text"), [("Wifi password.md", CODE), ("one.eml", MAIL)])
+def test_a_file_of_a_folder_is_found_by_its_name_and_a_mail_by_its_subject(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "Shopping.md").write_text(OTHERS[1], encoding="utf-8")
-    memory = EpicMemory(["I avoid hotels with casinos."])
+    memory = EpicMemory([CASINOS])
     memory.add(Sources([str(tmp_path)]))
-    assert memory.search("What is the wifi password?")[0].item.text == "marble-otter-77"
-
-
-def test_a_mail_is_found_by_its_subject(tmp_path: Path) -> None:
-    mail = "From: a@example.org\nSubject: Your wifi password\nDate: Tue, 3 Mar 2026 10:00:00 +0000\n\nmarble-otter-77\n"
-    (tmp_path / "one.eml").write_text(mail, encoding="utf-8")
-    memory = EpicMemory(["I avoid hotels with casinos."])
-    memory.add(Sources([str(tmp_path)]))
-    memory.add(OTHERS)
-    assert "marble-otter-77" in memory.search("What is the wifi password?")[0].item.text
+    assert CODE in memory.search(WIFI)[0].item.text
 
 
 @pytest.mark.parametrize("metadata", [{"title": "Wifi password"}, {"source": "notes/Wifi password.md"}])
 def test_a_document_is_found_by_its_title_and_comes_back_as_it_was(metadata: dict[str, str]) -> None:
     store = EpicVectorStore()
-    store.add_documents([Document("marble-otter-77", metadata=metadata), *map(Document, OTHERS)])
-    assert store.similarity_search("What is the wifi password?", 1) == [
-        Document("marble-otter-77", id=store.similarity_search("wifi", 1)[0].id, metadata=metadata)
-    ]
+    (first, *_) = store.add_documents([Document(CODE, metadata=metadata), *map(Document, OTHERS)])
+    assert store.similarity_search(WIFI, 1) == [Document(CODE, id=first, metadata=metadata)]
 
 
 def test_a_verifier_reads_the_title() -> None:
-    judge = KeepAll()
-    memory = EpicMemory(["I love red wine."], settings=Settings(verifier=judge, tau=-1.0))
+    memory = EpicMemory(["I love red wine."], settings=Settings(verifier=KeepAll(), tau=-1.0))
     memory.add([Item(text="Ten bottles left.", metadata={"title": "Red wine"})])
     assert "Red wine\nTen bottles left." in memory.context("Which red wine is left?")
     assert memory.search("red wine")[0].item.text == "Ten bottles left."

@@ -22,8 +22,12 @@ CHAT = [
 ]
 
 
-def turns_of(chat: list[tuple[str, str]], **more: object) -> EpicMemory:
-    memory = EpicMemory(["I only buy second-hand clothes."])
+CLOTHES = "I only buy second-hand clothes."
+CATS = "What cats does Bo keep at home?"
+
+
+def turns_of(chat: list[tuple[str, str]], path: Path | None = None, **more: object) -> EpicMemory:
+    memory = EpicMemory([CLOTHES]) if path is None else EpicMemory.open(path, [CLOTHES])
     memory.add(
         Item(
             id=str(number),
@@ -35,13 +39,13 @@ def turns_of(chat: list[tuple[str, str]], **more: object) -> EpicMemory:
     return memory
 
 
+def found(memory: EpicMemory, query: str, k: int = 10) -> list[tuple[str, float]]:
+    return [(hit.item.id, hit.score) for hit in memory.search(query, k=k, options=SearchOptions(min_score=None))]
+
+
 def test_an_answer_is_found_by_the_words_of_its_question() -> None:
-    with_turns = turns_of(CHAT).search("What cats does Bo keep at home?", k=2, options=SearchOptions(min_score=None))
-    assert with_turns[0].item.id == "3"
-    without = turns_of(CHAT, source=1, turn=None).search(
-        "What cats does Bo keep at home?", k=1, options=SearchOptions(min_score=None)
-    )
-    assert without[0].item.id == "2"
+    assert found(turns_of(CHAT), CATS)[0][0] == "3"
+    assert found(turns_of(CHAT, source=1, turn=None), CATS, 1)[0][0] == "2"
 
 
 def test_a_turn_is_found_by_a_rare_word_alone() -> None:
@@ -50,53 +54,42 @@ def test_a_turn_is_found_by_a_rare_word_alone() -> None:
         ("Ann", f"I could listen to live music all day, number {n} of the orchestra is playing.") for n in range(60)
     ]
     memory = turns_of([*chatter, ("Bo", "Qumran is where the parcel went; nobody was in, so they took it back.")])
-    query = "Which orchestra was playing live music all day at Qumran?"
-    assert memory.search(query, k=1, options=SearchOptions(min_score=None))[0].item.id == "60"
-    assert memory.search("Which orchestra was playing live music all day?", k=1)[0].item.id != "60"
+    query = "Which orchestra was playing live music all day"
+    assert found(memory, f"{query} at Qumran?", 1)[0][0] == "60" != found(memory, f"{query}?", 1)[0][0]
 
 
 def test_who_said_it_and_when_decide_between_equals() -> None:
-    text = "I went hiking in the mountains"
-    memory = EpicMemory(["I only buy second-hand clothes."])
+    memory = EpicMemory([CLOTHES])
+    sights = {("Ann", "05"): "a deer", ("Bo", "05"): "a fox", ("Ann", "06"): "an owl", ("Bo", "06"): "a hare"}
     memory.add(
         Item(
             id=f"{speaker} {month}",
-            text=f"{text} and saw {sight}.",
+            text=f"I went hiking in the mountains and saw {sight}.",
             metadata={"speaker": speaker, "time": f"2023-{month}-08"},
         )
-        for speaker, month, sight in [
-            ("Ann", "05", "a deer"),
-            ("Bo", "05", "a fox"),
-            ("Ann", "06", "an owl"),
-            ("Bo", "06", "a hare"),
-        ]
+        for (speaker, month), sight in sights.items()
     )
-    for speaker in ("Ann", "Bo"):
-        for number, month in (("05", "May"), ("06", "June")):
-            query = f"What did {speaker} see hiking in the mountains in {month}?"
-            assert memory.search(query, k=1)[0].item.id == f"{speaker} {number}"
+    for speaker, month in sights:
+        query = f"What did {speaker} see hiking in the mountains in {'May' if month == '05' else 'June'}?"
+        assert memory.search(query, k=1)[0].item.id == f"{speaker} {month}"
 
 
 def test_a_name_makes_nothing_relevant() -> None:
-    memory = EpicMemory(["I only buy second-hand clothes."])
+    memory = EpicMemory([CLOTHES])
     memory.add(
-        Item(id=text, text=text, metadata={"speaker": speaker, "turn": turn, "time": "8 May, 2023"})
+        Item(text=text, metadata={"speaker": speaker, "turn": turn, "time": "8 May, 2023"})
         for turn, (speaker, text) in enumerate(CHAT)
     )
     hits = memory.search("What is Bo's opinion on monetary policy in May?")
     assert not hits and not hits.relevant
 
 
-def test_turns_are_the_same_after_reopening(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    query = "What cats does Bo keep at home?"
-    with EpicMemory.open(path, ["I only buy second-hand clothes."]) as memory:
-        memory.add(list(turns_of(CHAT).items()))
-        before = [(hit.item.id, hit.score) for hit in memory.search(query, options=SearchOptions(min_score=None))]
-        memory.forget(before[-1][0])
-        kept = [(hit.item.id, hit.score) for hit in memory.search(query, options=SearchOptions(min_score=None))]
+def test_turns_are_the_same_after_reopening(path: Path) -> None:
+    with turns_of(CHAT, path) as memory:
+        memory.forget(found(memory, CATS)[-1][0])
+        kept = found(memory, CATS)
     with EpicMemory.open(path) as memory:
-        assert [(hit.item.id, hit.score) for hit in memory.search(query, options=SearchOptions(min_score=None))] == kept
+        assert found(memory, CATS) == kept
 
 
 # windows with metadata
@@ -105,15 +98,14 @@ def test_turns_are_the_same_after_reopening(tmp_path: Path) -> None:
 async def test_windows_have_the_metadata_of_their_conversation() -> None:
     memory, other = memory_of(), memory_of()
     messages = [{"role": "user", "content": f"red wine {number}"} for number in range(12)]
+    given = {"session_id": "a", "source": "mine", "kind": "x", "window": 7}
+    add_conversation(memory, messages, metadata=given)
+    await aadd_conversation(other, messages, metadata=given)
+    first, second = (item.metadata for item in sorted(memory.items(), key=lambda item: item.metadata["window"]))
     ours = {"speaker": "user", "source": "mine", "session_id": "a", "kind": "conversation", "origin": "user"}
-    add_conversation(memory, messages, metadata={"session_id": "a", "source": "mine", "kind": "x", "window": 7})
-    await aadd_conversation(other, messages, metadata={"session_id": "a", "source": "mine", "kind": "x", "window": 7})
-    items = [hit.item for hit in memory.search("red wine")]
-    first, second = (item.metadata for item in sorted(items, key=lambda item: item.metadata["window"]))
-    conversation = first["conversation"]
-    assert first == {**ours, "conversation": conversation, "turn": 1, "window": 0}
-    assert second == {**ours, "conversation": conversation, "turn": 7, "window": 1}
-    assert items == [hit.item for hit in other.search("red wine")]
+    assert first == {**ours, "conversation": first["conversation"], "turn": 1, "window": 0}
+    assert second == {**ours, "conversation": first["conversation"], "turn": 7, "window": 1}
+    assert memory.items() == other.items()
 
 
 def test_the_same_words_with_other_metadata_are_another_item() -> None:
