@@ -125,5 +125,3 @@ def test_where_a_model_judges_the_filter_goes_by_recall_and_elsewhere_by_tau() -
         EpicMemory([own], settings=Settings(verifier=Judge(encoder), tau=encoder.tau)),
     ):
         assert memory.tau == encoder.tau
-    with pytest.raises(InvalidInputError, match="coarse_recall"):
-        EpicMemory(settings=Settings(coarse_recall=1.5))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from epic_memory.errors import InvalidInputError
 from helpers import DiscardAll, memory_at, memory_of
 
 WINE, CHEESE = "red wine", "old cheddar"
@@ -30,9 +27,6 @@ def test_a_reserve_of_zero_holds_nothing_but_what_was_kept() -> None:
     report = memory.add(["red wine from Porto", "a train to Berlin"])
     assert (report.light, report.no_room) == (0, 1)
     assert [item.text for item in memory.items()] == ["red wine from Porto"]
-    for reserve in (-1, "much", True, 1.5):
-        with pytest.raises(InvalidInputError, match="reserve"):
-            memory_of(WINE, reserve=reserve)
 
 
 def test_a_preference_finds_what_was_offered_before_it_and_leaves_it_when_it_goes(path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from epic_learn import forms
 from epic_learn.forms import fill
 from epic_memory import EpicMemory, Settings
-from epic_memory.errors import InvalidInputError, LMUnavailableError
+from epic_memory.errors import LMUnavailableError
 from epic_memory.lm import OllamaLM
 from epic_memory.lm.budget import BudgetedLM, ModelBudget
 from epic_memory.types import Stance
@@ -266,15 +266,6 @@ def test_a_memory_that_is_only_read_keeps_to_the_budget(mind: Mind, path: Path) 
     with EpicMemory.open(path, llm=Own(mind), settings=Settings(model_budget=3, read_only=True)) as memory:
         assert [fill(memory, FORM)["pet"].state for _ in range(2)] == ["filled", "undecided"]
     assert mind.asked == 3
-
-
-@pytest.mark.parametrize("budget", ["much", "-1", -1, 1.5, True, "10 words", "", "9" * 5000])
-def test_a_budget_that_is_none_is_refused(mind: Mind, path: Path, budget: Any) -> None:
-    with pytest.raises(InvalidInputError, match="model_budget"):
-        opened(path, mind, budget)
-    assert not path.exists()
-    with pytest.raises(InvalidInputError, match="llm says which"):
-        EpicMemory(settings=Settings(model_budget=10))
 
 
 # a server that fails

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,6 @@ from helpers import (
     memory_of,
     method,
     searching,
-    settled,
 )
 
 WINE, TRAIN = "red wine", "night train"
@@ -84,21 +84,6 @@ def test_what_is_near_a_preference_is_kept_and_found() -> None:
     assert list(hits.timings) == ["embedding", "steering", "index"]
     assert all(seconds >= 0 for seconds in (*report.timings.values(), *hits.timings.values()))
     assert report.seconds == pytest.approx(sum(report.timings.values()))
-
-
-def test_the_default_memory_needs_nothing() -> None:
-    memory = EpicMemory(preferences=["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."])
-    memory.add(
-        [
-            "The hotel has a large casino with slot machines and poker tables.",
-            "Lentil soup is a vegan dish made without meat, milk or eggs.",
-            "The treaty was signed in 1648 after long negotiations.",
-        ]
-    )
-    hits = memory.search("Where should I stay in Las Vegas, is there a hotel with a casino?", k=5)
-    assert "casino" in hits[0].item.text
-    assert hits[0].instructions and hits[0].preferences == ["I avoid hotels with on-site casinos."]
-    assert not any("treaty" in text for text in texts(hits))
 
 
 def test_the_report_adds_up() -> None:
@@ -232,17 +217,13 @@ def test_without_preferences_both_stages_have_to_be_off_or_there_is_a_light_tier
 # stages
 
 
-def test_coarse_off_verifies_everything_under_every_preference() -> None:
+def test_a_stage_that_is_off_is_left_out() -> None:
     verifier = KeepAll()
     memory = memory_of(WINE, TRAIN, verifier=verifier, coarse=False)
     report = memory.add(["blue sky"])
     assert (report.passed, report.entries, report.tau) == (1, 2, None)
     assert {len(preferences) for _, preferences in verifier.asked} == {2}
-
-
-def test_fine_off_keeps_what_passes_under_its_preferences_without_instruction() -> None:
-    verifier = KeepAll()
-    memory = memory_of(WINE, TRAIN, verifier=verifier, fine=False)
+    memory = memory_of(WINE, TRAIN, verifier=(verifier := KeepAll()), fine=False)
     report = memory.add(["red wine", "blue sky"])
     assert (report.passed, report.kept, report.entries) == (1, 1, 1)
     assert verifier.asked == []
@@ -250,33 +231,16 @@ def test_fine_off_keeps_what_passes_under_its_preferences_without_instruction() 
     assert hit.instructions == [] and hit.preferences == [WINE] and hit.stances == [Stance.NEUTRAL]
     assert (other.item.text, other.tier) == ("blue sky", "light")
     assert "Interpretation Guidance" not in memory.context("wine")
+    # What was kept for no preference is found for any.
+    memory = memory_of(WINE, TRAIN, coarse=False, fine=False)
+    assert memory.add(["red wine", "blue sky"]).entries == 2
+    assert texts(memory.search("sky", k=1, options=SearchOptions(preferences=[WINE]))) == ["blue sky"]
 
 
 def test_the_verifier_sees_only_the_near_preferences_most_similar_first() -> None:
     verifier = KeepAll()
     memory_of("wine", TRAIN, "red wine", verifier=verifier).add(["one red wine"])
     assert verifier.asked == [("one red wine", ("red wine", "wine"))]
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        *(({"tau": tau}, "tau") for tau in (-1.5, 1.5, float("nan"), "high", True)),
-        *(({"keep_rate": rate}, "keep_rate") for rate in (0, -0.1, 1.1, float("nan"))),
-        *(({name: n}, name) for name in ("verdict_cache", "retry_queue") for n in (-1, 1.5, True, "many", None)),
-        ({"tau": 0.3, "keep_rate": 0.1}, "not both"),
-        ({"steering": "best"}, "paper, signed, off"),
-        ({"fallback": 7}, r"callable \(query, k\).*int"),
-        ({"encoder": "all-MiniLM-L6-v2"}, "encoder"),
-        ({"verifier": print}, "verifier"),
-        ({"chunker": str.split}, "chunker"),
-    ],
-)
-def test_a_memory_that_cannot_be_is_an_error(options: dict[str, Any], what: str) -> None:
-    with pytest.raises(InvalidInputError, match=what):
-        memory_of(**options)
-    with pytest.raises(InvalidInputError):
-        EpicMemory.open(None)  # type: ignore[arg-type]
 
 
 def mixed(count: int) -> list[str]:
@@ -299,20 +263,6 @@ def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
 
 
 # retrieving
-
-
-def test_scores_are_python_floats_in_descending_order() -> None:
-    memory = memory_of(WINE, TRAIN)
-    memory.add([*wines(20), *(f"night train {n}" for n in range(20))])
-    for options in ({}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
-        hits = memory.search("red wine number 7", k=30, **searching(**options))
-        scores = [hit.score for hit in hits]
-        assert len(hits) == 30
-        assert scores == sorted(scores, reverse=True)
-        assert all(type(score) is float for score in scores)
-        for hit in hits:
-            assert all(type(e.score) is float and type(e.similarity) is float for e in hit.entries)
-            assert all(-1.00001 <= e.score <= 1.00001 for e in hit.entries if e.score is not None)
 
 
 def test_scores_are_cosines_of_the_instruction_with_the_steered_query() -> None:
@@ -341,59 +291,41 @@ def test_steering_can_be_overridden_per_call() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 20, 21, 10_000])
-def test_k_gives_k_or_all_there_is(k: int) -> None:
-    memory = memory_of()
-    memory.add(wines(20))
-    assert len(memory.search("wine", k=k)) == min(k, 20)
-
-
-@pytest.mark.parametrize(
-    ("query", "options", "what"),
-    [
-        *((query, {}, "query") for query in ("", "   ", None, 7)),
-        *(("wine", {"k": k}, "k must be") for k in (0, -1, 1.5, True, None, "5")),
-        *(("wine", {"namespace": namespace}, "namespace") for namespace in ("", " ", 3)),
-        *(("wine", {"min_score": score}, "min_score") for score in ("often", 2, True)),
-        ("wine", {"keys": "text"}, "keys"),
-        ("wine", {"filter": {"n": 1}}, "Filter"),
-        ("wine", {"stance_policy": "best"}, "prefer, only_supports, any"),
-        ("wine", {"steering": "best"}, "paper, signed, off"),
-        ("wine", {"preferences": 7}, "preferences must be a list of strings, or None for all; not int"),
-    ],
-)
-async def test_a_search_that_cannot_be_is_an_error(query: Any, options: dict[str, Any], what: str) -> None:
-    memory = memory_of()
-    with pytest.raises(InvalidInputError, match=what):
-        await both(memory, "search", query, **searching(**options))
-    with pytest.raises(UnknownPreferenceError, match=WINE):
-        memory.search("wine", options=SearchOptions(preferences=["blue sky"]))
+def test_k_gives_k_or_all_there_is_with_scores_as_floats_in_descending_order(k: int) -> None:
+    memory = memory_of(WINE, TRAIN)
+    memory.add([*wines(10), *(f"night train {n}" for n in range(10))])
+    for options in ({}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
+        hits = memory.search("red wine number 7 in the night train", k=k, **searching(**options))
+        assert len(hits) == min(k, 20)
+        scores = [hit.score for hit in hits]
+        assert scores == sorted(scores, reverse=True)
+        entries = [entry for hit in hits for entry in hit.entries]
+        assert {type(one) for one in (*scores, *(e.score for e in entries), *(e.similarity for e in entries))} == {
+            float
+        }
+        assert all(-1.00001 <= entry.score <= 1.00001 for entry in entries)
 
 
 def test_an_empty_memory_finds_nothing() -> None:
     memory = memory_of()
-    assert memory.search("wine") == [] and len(memory) == 0
+    assert memory.search("wine") == memory.items() == [] and len(memory) == 0
     assert memory.context("wine") == "The user's preferences, the most relevant first:\n- red wine"
     assert memory.context("wine", options=SearchOptions(opening="none")) == ""
     assert memory, "an empty memory is still a memory"
 
 
-def test_the_entries_of_an_item_are_merged() -> None:
-    memory = memory_of("red wine", "wine bottle", "red bottle")
-    memory.add([f"red wine bottle {n}" for n in range(10)])
-    merged = memory.search("red wine bottle", k=4)
-    assert len({hit.item.id for hit in merged}) == 4
-    scores = next([entry.score for entry in hit.entries] for hit in merged if len(hit.entries) == 3)
-    assert scores == sorted(scores, key=lambda score: -(score or 0.0))
+def test_the_entries_of_an_item_are_merged_and_have_ids_of_their_own_that_stay() -> None:
+    def ids(namespace: str) -> set[str]:
+        memory = memory_of("red wine", "wine bottle", "red bottle", namespace=namespace)
+        memory.add([f"red wine bottle {n}" for n in range(10)])
+        merged = memory.search("red wine bottle", k=4)
+        assert len({hit.item.id for hit in merged}) == 4
+        scores = next([entry.score for entry in hit.entries] for hit in merged if len(hit.entries) == 3)
+        assert scores == sorted(scores, reverse=True)
+        return {entry.id for item in memory.items() for entry in memory.explain(item.id).entries}
 
-
-def test_entry_ids_are_distinct_for_each_namespace_item_and_preference_and_the_same_every_time() -> None:
-    def ids(namespace: str) -> list[str]:
-        memory = memory_of(WINE, TRAIN, namespace=namespace)
-        memory.add([f"red wine in the night train {n}" for n in range(3)])
-        return [entry.id for hit in memory.search("wine train", k=9) for entry in hit.entries]
-
-    assert len({*ids("ann"), *ids("bob")}) == 12
-    assert ids("ann") == ids("ann")
+    ann = ids("ann")
+    assert len(ann) == 30 and ann == ids("ann") and len(ann | ids("bob")) == 60
 
 
 @given(remainder=st.integers(0, 6), k=st.integers(1, 40))
@@ -422,27 +354,20 @@ def test_a_filter_sees_items_added_and_removed_later_and_tells_true_from_one() -
 
 
 def test_items_are_those_whose_metadata_satisfies_a_condition(path: Path) -> None:
-    with memory_at(path, WINE) as memory:
+    with memory_at(path, WINE) as memory, memory_at(path, namespace="bob") as other:
         memory.add(wines(6, kind="wine"))
         assert memory.items() == wines(6, kind="wine")
         assert memory.items(Filter.ge("n", 4)) == wines(6, kind="wine")[4:]
         assert memory.items(Filter.eq("kind", "beer")) == memory.items(namespace="bob") == []
         memory.forget(*memory.items(Filter.lt("n", 5)))
         assert memory.items() == wines(6, kind="wine")[5:]
-        with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(namespace="bob")) as other:
-            assert (other.items(), other.items(namespace="default")) == ([], memory.items())
-    assert memory_of().items() == []
-
-
-def test_items_of_the_light_and_those_that_wait_can_be_listed() -> None:
-    memory = memory_of(reserve="1 MB", verifier=UndecidedAll(), tau=0.5)
-    memory.add([Item(id="near", text="red wine", metadata={"n": 1}), Item(id="far", text="blue sky")])
-    assert sorted(item.id for item in memory.items()) == ["far", "near"]
-    assert [item.id for item in memory.items(waiting=True)] == ["near"]
-    assert memory.items(Filter.eq("n", 1), waiting=True) == [Item(id="near", text="red wine", metadata={"n": 1})]
-    assert memory.items(Filter.eq("n", 2), waiting=True) == memory.items(waiting=True, namespace="bob") == []
-    with pytest.raises(InvalidInputError, match=r"epic_memory\.Filter, not dict"):
-        memory.items({"n": 1})  # type: ignore[arg-type]
+        assert (other.items(), other.items(namespace="default")) == ([], memory.items())
+        # What waits can be listed by itself.
+        memory.verifier = UndecidedAll()
+        memory.add([near := Item(id="near", text="red wine", metadata={"n": 1}), Item(id="far", text="blue sky")])
+        assert {item.id for item in memory.items()} >= {"far", "near"}
+        assert memory.items(waiting=True) == memory.items(Filter.eq("n", 1), waiting=True) == [near]
+        assert memory.items(Filter.eq("n", 2), waiting=True) == memory.items(waiting=True, namespace="bob") == []
 
 
 JSON = st.recursive(
@@ -655,11 +580,12 @@ def test_a_verifier_that_raises_in_the_middle_loses_nothing() -> None:
     assert [hit.tier for hit in memory.search("wine", k=20)] == ["memory"] * 10
 
 
-def test_missing_verdicts_are_undecided() -> None:
-    memory = memory_of(verifier=TooFew())
-    report = memory.add(wines(3))
+def test_missing_verdicts_are_undecided_and_an_alignment_that_comes_twice_counts_once() -> None:
+    report = memory_of(verifier=TooFew()).add(wines(3))
     assert (report.kept, report.undecided) == (2, 1)
     assert "gave no verdict" in next(iter(report.failures.values()))
+    twice = Answering(lambda candidate: replace(keep(candidate), alignments=keep(candidate).alignments * 2))
+    assert memory_of(verifier=twice).add(["red wine"]).entries == 1
 
 
 @pytest.mark.parametrize("make", CONTRACT_BREAKERS.values(), ids=CONTRACT_BREAKERS)
@@ -672,15 +598,6 @@ async def test_a_verifier_that_breaks_its_contract_is_an_error_and_nothing_is_wr
     assert memory.add(wines(2)).kept == 2
 
 
-def test_one_alignment_for_each_preference() -> None:
-    def twice(candidate: Any) -> Verdict:
-        verdict = keep(candidate)
-        return Verdict(decision=Decision.KEEP, alignments=verdict.alignments * 2)
-
-    memory = memory_of(verifier=Answering(twice))
-    assert memory.add(["red wine"]).entries == 1
-
-
 # encoders that fail
 
 
@@ -688,24 +605,19 @@ def test_one_alignment_for_each_preference() -> None:
 async def test_an_encoder_that_returns_no_embeddings_is_a_clear_error(alter: Any) -> None:
     with pytest.raises(EncoderError, match="'hash'"):
         memory_of(encoder=AlteredEncoder(alter))
-    memory = memory_of(encoder=AlteredEncoder(alter, when="bad"))
+    encoder = AlteredEncoder(alter, when="bad")
+    memory = memory_of(encoder=encoder)
     memory.add(["red wine"])
     with pytest.raises(EncoderError, match="'hash'"):
         memory.add(["red wine too", "bad red wine"])
     with pytest.raises(EncoderError):
         await both(memory, "search", "bad wine")
-    assert texts(memory.search("wine")) == ["red wine"]
-    assert memory.add(["red wine too"]).kept == 1
-
-
-def test_a_bad_embedding_of_an_instruction_leaves_nothing_half_written() -> None:
-    encoder = AlteredEncoder(BROKEN["nan"], when="Think of")
-    memory = memory_of(encoder=encoder)
+    encoder.when = "Think of"  # a bad embedding of an instruction leaves nothing half written
     with pytest.raises(EncoderError):
-        memory.add(wines(3))
-    assert memory.stats().counts["items"] == memory.stats().counts["entries"] == 0
+        memory.add(["red wine too"])
+    assert texts(memory.search("wine")) == ["red wine"]
     encoder.when = "nothing"
-    assert memory.add(wines(3)).kept == 3
+    assert memory.add(["red wine too"]).kept == 1
 
 
 def test_embeddings_of_another_length_are_normalised() -> None:
@@ -742,37 +654,32 @@ def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steeri
 
 
 def test_a_file_gives_the_same_hits_after_reopening(path: Path) -> None:
-    with EpicMemory.open(path, [WINE, TRAIN]) as memory:
-        memory.verifier = KeepAll()
+    query = "which train and which red wine"
+    with memory_at(path, WINE, TRAIN) as memory:
         memory.add([*wines(20), "a night train to Rome"])
-        before = memory.search("which train and which red wine", k=7)
+        before = memory.search(query, k=7)
     assert [p.name for p in path.parent.iterdir()] == ["me.epic"]
-    with EpicMemory.open(str(path), settings=Settings(must_exist=True)) as memory:
-        assert memory.search("which train and which red wine", k=7) == before
-        assert [p.text for p in memory.preferences] == [WINE, TRAIN]
+    with memory_at(str(path), must_exist=True) as memory:
+        assert memory.search(query, k=7) == before and told(memory.preferences) == [WINE, TRAIN]
         assert memory.add(wines(20)).duplicates == 20
         assert str(path) in repr(memory)
     assert "closed" in repr(memory)
 
 
-def test_another_encoder_is_an_error_that_names_both(path: Path) -> None:
-    EpicMemory.open(path, [WINE], encoder=HashEncoder()).close()
-    for other in (HashEncoder(512), HashEncoder(name="other"), HashEncoder(fingerprint="v2")):
-        with pytest.raises(EncoderMismatchError, match=rf"hash \(1024.*{other.name} \({other.dimension}"):
-            EpicMemory.open(path, encoder=other)
-    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
-        assert [p.text for p in memory.preferences] == [WINE]
-
-
-def test_reencode_embeds_everything_anew(path: Path) -> None:
+def test_another_encoder_is_an_error_that_names_both_unless_everything_is_embedded_anew(path: Path) -> None:
     new = HashEncoder(512, name="new", fingerprint="v2")
     new.tau = 0.123
-    options: dict[str, Any] = {"verifier": KeepAll(), "reserve": "1 MB"}
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **settled(namespace="other", **options)) as other:
+    with memory_at(path, WINE, namespace="other") as other:
         other.add(["red wine elsewhere"])
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **settled(**options)) as memory:
+    for another in (HashEncoder(512), HashEncoder(name="other"), HashEncoder(fingerprint="v2")):
+        with pytest.raises(EncoderMismatchError, match=rf"hash \(1024.*{another.name} \({another.dimension}"):
+            memory_at(path, encoder=another)
+    with memory_at(path, WINE, reserve="1 MB") as memory:
         memory.add(["red wine", "wine cellar in the old castle of Dover"])
         counts = memory.stats().counts
+        with pytest.raises(EncoderError):
+            memory.file.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
+        assert memory.encoder.name == "hash" and texts(memory.search("red wine", k=1)) == ["red wine"]
         memory.file.reencode(new)
         assert memory.encoder is new and memory.tau == 0.123
         assert memory.stats().counts == counts and memory.stats().encoder == "new"
@@ -781,19 +688,9 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
         assert texts(memory.search("wine", namespace="other")) == ["red wine elsewhere"]
         memory.add(["red wine later"])
     with pytest.raises(EncoderMismatchError):
-        EpicMemory.open(path, encoder=HashEncoder())
-    with EpicMemory.open(path, encoder=new) as memory:
+        memory_at(path)
+    with memory_at(path, encoder=new) as memory:
         assert sorted(texts(memory.search("red wine", k=2))) == ["red wine", "red wine later"]
-
-
-def test_a_failing_reencode_changes_nothing(path: Path) -> None:
-    with memory_at(path, WINE) as memory:
-        memory.add(wines(3))
-        with pytest.raises(EncoderError):
-            memory.file.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
-        assert len(memory.search("wine")) == 3
-    with memory_at(path) as memory:
-        assert len(memory.search("wine")) == 3
 
 
 def test_other_preferences_than_the_files_are_an_error_that_lists_them(path: Path) -> None:
@@ -882,12 +779,6 @@ async def test_many_searches_and_adds_at_once_on_one_loop() -> None:
     await asyncio.gather(*(memory.aadd([f"red wine {n}"]) for n in range(20)))
     found = await asyncio.gather(*(memory.asearch(f"red wine {n}", k=1) for n in range(20)))
     assert [texts(hits)[0] for hits in found] == [f"red wine {n}" for n in range(20)]
-
-
-def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
-    memory = memory_of(WINE, TRAIN, coarse=False, fine=False)
-    assert memory.add(["red wine", "blue sky"]).entries == 2
-    assert texts(memory.search("sky", k=1, options=SearchOptions(preferences=[WINE]))) == ["blue sky"]
 
 
 @pytest.mark.parametrize("reserve", [0, "1 MB"])

@@ -19,7 +19,6 @@ from epic_memory import EpicMemory, Item, Preference
 from epic_memory.errors import (
     BudgetError,
     DuplicatePreferenceError,
-    InvalidInputError,
     NoPreferencesError,
     StoreError,
     UnknownItemError,
@@ -251,13 +250,6 @@ def test_hostile_names_are_names_like_others(tmp_path: Path, path: Path) -> None
         assert [hit.item.text for hit in held.search(WINE)] == ["red wine number 0", "far 0"]
         assert held.tau == pytest.approx(0.3)
         held.file.verify()
-
-
-@pytest.mark.parametrize("name", ["", "  ", "a\x00b", "\ud800", None, 7, b"x"])
-def test_what_is_no_name_is_refused_and_leaves_no_file(path: Path, name: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        memory_at(path, WINE, namespace=name)
-    assert not path.exists()
 
 
 def test_a_search_in_a_namespace_that_nobody_has_finds_nothing_and_makes_none(path: Path) -> None:

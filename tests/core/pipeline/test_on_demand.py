@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from epic_memory import EpicMemory, Settings
-from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.background import Background
 from epic_memory.types import Candidate, Decision, Hits, Preference, Stance, Verdict
 from epic_memory.types.preferences import Expansion
@@ -197,12 +196,6 @@ def test_without_a_model_nothing_is_judged_later() -> None:
     memory = EpicMemory([WOOL], settings=Settings(tau=1.0, on_demand=60.0))
     memory.add([MERINO, COTTON])
     assert not any(stances(memory.search(QUESTION)).values())
-
-
-@pytest.mark.parametrize("given", ["soon", "300", "-1 s", -1.0, float("inf"), True, "9" * 400 + " s"])
-def test_a_time_that_is_none_is_refused(given: object) -> None:
-    with pytest.raises(InvalidInputError, match="on_demand"):
-        EpicMemory(settings=Settings(on_demand=given))
 
 
 def test_verdicts_wait_for_another_process_that_writes_and_no_search_does(model: Model, path: Path) -> None:

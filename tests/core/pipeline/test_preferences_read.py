@@ -138,23 +138,13 @@ def test_an_expander_reads_beside_another_verifier() -> None:
     assert lm.read == [WINE] and verifying.read == [] and lm.asked == []
 
 
-def test_a_model_has_to_be_there_to_be_asked_for() -> None:
-    for options, error in (
-        ({"aspects": "model"}, "language model"),
-        ({"aspects": "both"}, "auto, parser, model"),
-        ({"expansions": "model"}, "expansions='model' needs a language model"),
-        ({"expansions": "library"}, "auto, model, bundled, off"),
-        *(({"expander": none}, "expander must be an object with a method complete") for none in (Writing, object())),
-        ({"expander": "qwen3:4b"}, "There is no model 'qwen3:4b'"),
-    ):
-        with pytest.raises(InvalidInputError, match=error):
-            made(None, WINE, **options)  # type: ignore[arg-type]
-    for options in ({"aspects": "model"}, {"expansions": "model"}):
-        memory = made(Writing(), WINE, **options)
-        with pytest.raises(InvalidInputError, match="language model"):
-            memory.verifier = KeepAll()
+@pytest.mark.parametrize("part", ["aspects", "expansions"])
+def test_a_model_that_was_asked_for_has_to_stay(part: str) -> None:
+    memory = made(Writing(), WINE, **{part: "model"})
     with pytest.raises(InvalidInputError, match="language model"):
-        AspectReader(Scripted)  # type: ignore[arg-type]
+        memory.verifier = KeepAll()
+    with pytest.raises(InvalidInputError, match="language model"):
+        AspectReader(Scripted)
 
 
 # what fails, and what is said in part

@@ -20,15 +20,12 @@ import numpy as np
 import pytest
 
 from epic_memory import (
-    Decision,
     EpicMemory,
-    Filter,
     Hit,
     Item,
     Preference,
     QuerySteering,
     SearchOptions,
-    Settings,
     Verdict,
 )
 from epic_memory.encoders import default_encoder
@@ -39,7 +36,6 @@ from epic_memory.errors import (
     NotCopiedError,
     StoreError,
     UnknownItemError,
-    UnknownPreferenceError,
     VerifierError,
 )
 from epic_memory.pipeline import opening
@@ -116,70 +112,7 @@ def other(dimension: int = 512) -> EncodingMeanwhile:
     return EncodingMeanwhile(dimension, name="other", fingerprint="v2")
 
 
-# text that no file can hold
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda memory: memory.search(LONE),
-        lambda memory: memory.search("wine", namespace=LONE),
-        lambda memory: memory.search("wine", options=SearchOptions(preferences=[LONE])),
-        lambda memory: memory.add([LONE]),
-        lambda memory: memory.add([Item(text=WINE, id=LONE)]),
-        lambda memory: memory.add([Item(text=WINE, metadata={LONE: 1})]),
-        lambda memory: memory.add([Item(text=WINE, metadata={"k": [{"j": LONE}]})]),
-        lambda memory: memory.preferences.add(LONE),
-        lambda memory: memory.preferences.remove(LONE),
-        lambda memory: memory.preferences.replace(WINE, LONE),
-        lambda memory: memory.explain(LONE),
-        lambda memory: memory_of(namespace=LONE),
-        lambda memory: QuerySteering(memory.encoder, [LONE]),
-    ],
-)
-def test_a_lone_surrogate_is_refused(call: Callable[[EpicMemory], object]) -> None:
-    memory = memory_of()
-    with pytest.raises((InvalidInputError, UnknownPreferenceError, UnknownItemError)):
-        call(memory)
-    assert memory.stats().counts["items"] == 0 and told(memory) == [WINE]
-    memory.add([Item(text=WINE, metadata={"k": "v"})])
-    assert memory.search("wine", filter=Filter.eq("k", LONE)) == []
-
-
-@pytest.mark.parametrize("bad", [LONE, "a \x00 b"])
-@pytest.mark.parametrize("decision", [*Decision, "raised"])
-def test_what_a_verifier_says_is_cleaned(bad: str, decision: Decision | str) -> None:
-    def answer(candidate: Candidate) -> Verdict:
-        if decision == "raised":
-            raise ValueError(bad)
-        kept = keep(candidate)
-        if decision is Decision.KEEP:
-            return replace(kept, rationale=bad, alignments=(replace(kept.alignments[0], instruction=bad),))
-        return replace(kept, rationale=bad, decision=decision, alignments=())
-
-    memory = memory_of(verifier=Answering(answer))
-    report = memory.add([Item(id="x", text=WINE)])
-    assert report.undecided == (decision in ("raised", Decision.UNDECIDED))
-    explanation = memory.explain("x")
-    for text in [
-        explanation.note,
-        *(text for each in explanation.entries for text in (each.rationale, each.instruction)),
-    ]:
-        assert "\x00" not in text and text.encode() is not None
-    assert all(each.instruction.startswith("a ") for each in explanation.entries)
-
-
-# arguments
-
-
-def test_metadata_that_is_not_json_is_refused_before_verification() -> None:
-    verifier, encoder = KeepAll(), HashEncoder()
-    memory = memory_of(verifier=verifier, encoder=encoder)
-    calls = encoder.calls
-    for value in (NAN, float("inf"), object(), {1, 2}, b"bytes", [NAN], {"a": {3}}):
-        with pytest.raises(InvalidInputError, match="Item 1"):
-            memory.add([WINE, Item(text="another red wine", metadata={"k": value})])
-        assert (verifier.asked, encoder.calls, len(memory)) == ([], calls, 0)
+# arguments and what they become
 
 
 @pytest.mark.parametrize("number", [np.float32(0.5), np.float64(0.5)])
@@ -189,50 +122,6 @@ def test_numbers_of_numpy_become_floats(number: Any) -> None:
     hits = memory.search("something else")
     assert [type(each) for each in (memory.tau, *(hit.score for hit in hits))] == [float] * 5
     assert [hit.score for hit in hits] == [0.0, 0.5, 0.5, 0.5] and memory.tau == 0.5
-
-
-REFUSED: list[tuple[str, Callable[[], object]]] = [
-    *(("filter", lambda operator=operator: Filter(operator, "k", 5)) for operator in ("in", "nin")),
-    ("filter", lambda: Filter("in", "k")),
-    ("filter", lambda: Filter.in_("k", None)),
-    ("filter", lambda: Filter.not_in("k", None)),
-    ("filter", lambda: Filter("and", parts=5)),
-    ("filter", lambda: Filter("or", parts=[Filter.exists("k"), 5])),
-    ("filter", lambda: Filter("not", parts=(Filter.exists("k"), Filter.exists("j")))),
-    (r"such as a list, not dict", lambda: EpicMemory({"diet": "I am vegan."})),
-    (r"Item 0.*Write Item\(text=", lambda: memory_of().add([{"text": "Lentil soup."}])),
-    *(
-        (f"{name} must be True or False", lambda name=name, value=value: Settings(**{name: value}))
-        for name in ("coarse", "fine", "must_exist", "read_only", "reencode")
-        for value in ("no", None, 0)
-    ),
-    ("aspects must be one of auto, ", lambda: Settings(aspects="someone")),
-    ("expansions must be one of auto, ", lambda: Settings(expansions="someone")),
-    *(
-        (
-            r"made by epic_memory.SearchOptions\(min_score=0.3, ",
-            lambda wrong=wrong: memory_of().search("x", options=wrong),
-        )
-        for wrong in ({"min_score": 0.3}, SearchOptions)
-    ),
-    (r'made by epic_memory.Settings\(budget="1 MB", ', lambda: EpicMemory([WINE], settings={"budget": "1 MB"})),
-    ("A preference is a text or a Preference, not int", lambda: SearchOptions(preferences=[WINE, 3])),
-    (r"EpicMemory\.open\(", lambda: EpicMemory("me.epic")),
-    (r"EpicMemory\.open\(", lambda: EpicMemory(Path("notes/me.epic"))),
-    (r"EpicMemory\(", lambda: memory_at(":memory:", TEA)),
-    ("The name of a file is needed", lambda: EpicMemory.restore(3, "me.epic")),
-    ("The name of a file is needed", lambda: EpicMemory.restore("me.jsonl", None)),
-]
-
-
-@pytest.mark.parametrize(("said", "call"), REFUSED)
-def test_what_is_of_a_wrong_kind_is_refused_with_what_to_write(
-    said: str, call: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInputError, match=said):
-        call()
-    assert not list(tmp_path.iterdir())
 
 
 def test_one_string_is_one_preference_that_steers() -> None:
@@ -381,16 +270,6 @@ def test_a_retention_policy_without_a_share_or_that_orders_by_floats_is_refused(
 
 
 # files
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"tau": 7}, {"nonsense": 1}, {"namespace": ""}, {"keep_rate": 2}, {"steering": "x"}, {"reserve": "-1 MB"}],
-)
-def test_a_failed_open_leaves_no_new_file(path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises((InvalidInputError, TypeError)):
-        memory_at(path, WINE, **options)
-    assert not path.exists()
 
 
 def test_a_file_made_wal_by_others_is_taken_back(path: Path) -> None:

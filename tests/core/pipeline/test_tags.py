@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
-from epic_memory import EpicMemory, Filter, Item, Settings
-from epic_memory.errors import InvalidInputError
+from epic_memory import Filter, Item
 from epic_rerank.tags import Tags
 from helpers import memory_at, memory_of
 
@@ -66,9 +63,3 @@ def test_what_a_tagger_cannot_read_is_added_without_tags_and_reported() -> None:
     tagger.fails = set()
     memory.add(WINES)
     assert memory.search("red wine", filter=Filter.contains("tags_entities", "Porto"))
-
-
-def test_what_cannot_be() -> None:
-    for wrong in (Places, "phrases", object()):
-        with pytest.raises(InvalidInputError, match="tagger must be"):
-            EpicMemory(settings=Settings(tagger=wrong))  # type: ignore[arg-type]
