@@ -344,7 +344,7 @@ def test_a_filter_sees_items_added_and_removed_later_and_tells_true_from_one() -
     for added, found in (
         (wines(2), 1),
         (wines(4), 3),
-        ([Item(text="red wine number 3", metadata={"hidden": True})], 2),
+        ([Item(text="red wine number 3", metadata={"n": 3, "hidden": True})], 2),
     ):
         memory.add(added)
         assert len(memory.search("wine", filter=condition)) == found
@@ -662,7 +662,7 @@ def test_a_file_gives_the_same_hits_after_reopening(path: Path) -> None:
     with memory_at(str(path), must_exist=True) as memory:
         assert memory.search(query, k=7) == before and told(memory.preferences) == [WINE, TRAIN]
         assert memory.add(wines(20)).duplicates == 20
-        assert str(path) in repr(memory)
+        assert str(path) in repr(memory) and memory.file.path == path
     assert "closed" in repr(memory)
 
 

@@ -39,12 +39,12 @@ def turns_of(chat: list[tuple[str, str]], path: Path | None = None, **more: obje
     return memory
 
 
-def found(memory: EpicMemory, query: str, k: int = 10) -> list[tuple[str, float]]:
+def found(memory: EpicMemory, query: str, k: int = 5) -> list[tuple[str, float]]:
     return [(hit.item.id, hit.score) for hit in memory.search(query, k=k, options=SearchOptions(min_score=None))]
 
 
 def test_an_answer_is_found_by_the_words_of_its_question() -> None:
-    assert found(turns_of(CHAT), CATS)[0][0] == "3"
+    assert found(turns_of(CHAT), CATS, 2)[0][0] == "3"
     assert found(turns_of(CHAT, source=1, turn=None), CATS, 1)[0][0] == "2"
 
 
@@ -105,7 +105,7 @@ async def test_windows_have_the_metadata_of_their_conversation() -> None:
     ours = {"speaker": "user", "source": "mine", "session_id": "a", "kind": "conversation", "origin": "user"}
     assert first == {**ours, "conversation": first["conversation"], "turn": 1, "window": 0}
     assert second == {**ours, "conversation": first["conversation"], "turn": 7, "window": 1}
-    assert memory.items() == other.items()
+    assert memory.items() == other.items() and len(memory.search("red wine")) == 2
 
 
 def test_the_same_words_with_other_metadata_are_another_item() -> None:
