@@ -55,7 +55,7 @@ def test_a_turn_is_found_by_a_rare_word_alone() -> None:
     ]
     memory = turns_of([*chatter, ("Bo", "Qumran is where the parcel went; nobody was in, so they took it back.")])
     query = "Which orchestra was playing live music all day"
-    assert found(memory, f"{query} at Qumran?", 1)[0][0] == "60" != found(memory, f"{query}?", 1)[0][0]
+    assert found(memory, f"{query} at Qumran?", 1)[0][0] == "60" != memory.search(f"{query}?", k=1)[0].item.id
 
 
 def test_who_said_it_and_when_decide_between_equals() -> None:
