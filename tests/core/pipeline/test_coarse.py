@@ -80,9 +80,6 @@ def test_a_keep_rate_needs_a_sample_and_preferences_of_one_dimension(shapes: tup
         tau_for_keep_rate(items, preferences, 0.5)
 
 
-# expanded preferences
-
-
 def test_an_expanded_preference_is_compared_by_what_it_means_in_practice() -> None:
     axes = np.eye(6, dtype=np.float32)
     preferences, nothing = axes[:1], axes[:0]

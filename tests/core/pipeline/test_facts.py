@@ -310,8 +310,6 @@ def test_a_damaged_history_is_noticed(path: Path) -> None:
         opened(path)
 
 
-# what a model says of facts
-
 CAR, GONE = "We drive a grey estate.", "I get about on foot."
 
 
@@ -407,9 +405,6 @@ def test_questions_that_are_none_are_left_out(listed: Any, kept: list[str] | Non
     report = memory.facts.add(PIN)
     assert memory.facts[1].metadata.get(QUESTIONS) == kept
     assert not any("scripted" in warning for warning in report.warnings)
-
-
-# found
 
 
 @pytest.mark.parametrize(

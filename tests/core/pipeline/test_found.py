@@ -315,9 +315,6 @@ def test_turns_are_the_same_after_reopening(path: Path) -> None:
         assert scored(memory, CATS) == kept
 
 
-# windows with metadata
-
-
 async def test_windows_have_the_metadata_of_their_conversation() -> None:
     memory, other = memory_of(), memory_of()
     messages = [{"role": "user", "content": f"red wine {number}"} for number in range(12)]

@@ -99,9 +99,6 @@ def alike(one: Pairs, other: Pairs) -> None:
         assert similarity == pytest.approx(other_similarity, abs=1e-6)
 
 
-# as add
-
-
 WORDS = ["wine", "red", "train", "night", "sea", "blue", "nowine", "notrain", "engine", "casino", "hotel", "vegan"]
 LIKES = [WINE, TRAIN, "blue sea", "I avoid hotels with casinos.", "vegan hotel"]
 TEXT = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
@@ -223,9 +220,6 @@ async def test_a_share_is_resolved_by_the_first_items_and_stays(judge: Judge) ->
     assert [one.kept for one in judged] == [True, True] + [False] * 6
     assert report.tau == memory.tau and any("keep_rate was resolved" in warning for warning in report.warnings)
     assert [one.kept for one in await judge(memory, items[5:])] == [False] * 3
-
-
-# lazily
 
 
 @pytest.fixture
@@ -365,9 +359,6 @@ async def test_nothing_blocks_the_event_loop() -> None:
     assert encoder.sync_threads == set() and threading.get_ident() not in read and lm.most_at_once == 3
 
 
-# preferences
-
-
 async def test_there_have_to_be_preferences_that_have_not_expired(judge: Judge) -> None:
     gone, lasting = (
         Preference(text=text, expires_at=datetime.now(timezone.utc) + timedelta(hours=hours))
@@ -395,9 +386,6 @@ async def test_what_was_asked_under_a_preference_that_goes_meanwhile_is_forgotte
         memory.preferences.remove(TRAIN)
         assert memory.stats().counts["verdicts"] == 0
     assert rows(path) == 0
-
-
-# what cannot be
 
 
 async def test_what_is_no_item_is_refused_before_anything_is_asked(judge: Judge) -> None:

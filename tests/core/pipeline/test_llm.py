@@ -268,9 +268,6 @@ def test_a_memory_that_is_only_read_keeps_to_the_budget(mind: Mind, path: Path) 
     assert mind.asked == 3
 
 
-# a server that fails
-
-
 FAULTS: dict[str, Callable[[], Reply | str]] = {
     "fails": lambda: Reply(status=500, text="out of memory"),
     "cuts": lambda: Reply(text='{"decision": "Ke', cut=True),
@@ -318,9 +315,6 @@ async def test_a_server_that_fails_loses_nothing_and_is_asked_nothing_twice(
             memory.add(items)
             assert {id_: memory.explain(id_).entries for id_ in held} == held
     assert mind.asked == before and all_asked_once(mind)
-
-
-# a memory that was built without a model
 
 
 BEAN_NOTES = ["Kidney beans have to be soaked overnight.", "Beans are sold by the pound at the market."]

@@ -199,9 +199,6 @@ def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
     assert memory_of().add([*wines(10), *skies]).warnings == []
 
 
-# without preferences
-
-
 def test_without_preferences_both_stages_have_to_be_off_or_there_is_a_light_tier() -> None:
     memory = EpicMemory(encoder=HashEncoder(), settings=Settings(reserve=0))
     with pytest.raises(NoPreferencesError, match=r"preferences\.add"):
@@ -212,9 +209,6 @@ def test_without_preferences_both_stages_have_to_be_off_or_there_is_a_light_tier
     memory = EpicMemory(encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     assert memory.add(["red wine", "blue sky"]).kept == 2
     assert texts(memory.search("sky", k=1)) == ["blue sky"] and memory.search("sky")[0].preferences == []
-
-
-# stages
 
 
 def test_a_stage_that_is_off_is_left_out() -> None:
@@ -458,9 +452,6 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
         assert "documents" in str(stats)
 
 
-# fallback
-
-
 class SearchObject:
     def search(self, query: str, k: int) -> list[tuple[str, float]]:
         return [(f"{query} {n}", 0.5) for n in range(10)]
@@ -565,9 +556,6 @@ def test_what_is_no_preference_cannot_be_added_and_what_is_unknown_not_changed()
     assert told(memory.preferences) == [WINE]
 
 
-# undecided items
-
-
 def test_a_verifier_that_raises_in_the_middle_loses_nothing() -> None:
     memory = memory_of(verifier=Raising(TimeoutError("too slow"), after=3))
     report = memory.add(wines(10))
@@ -598,9 +586,6 @@ async def test_a_verifier_that_breaks_its_contract_is_an_error_and_nothing_is_wr
     assert memory.add(wines(2)).kept == 2
 
 
-# encoders that fail
-
-
 @pytest.mark.parametrize("alter", [BROKEN["nan"], BROKEN["too few rows"]])
 async def test_an_encoder_that_returns_no_embeddings_is_a_clear_error(alter: Any) -> None:
     with pytest.raises(EncoderError, match="'hash'"):
@@ -626,9 +611,6 @@ def test_embeddings_of_another_length_are_normalised() -> None:
     hits = memory.search("red wine")
     assert np.linalg.norm([hits.query, *hits.vectors], axis=1) == pytest.approx([1.0, 1.0])
     assert memory.search("red wine", options=SearchOptions(keys="instruction", min_score=None))[0].score <= 1.00001
-
-
-# every text once
 
 
 @pytest.mark.parametrize("steering", ["paper", "off", "signed"])

@@ -238,38 +238,22 @@ def test_a_budget_that_another_sets_is_kept_from_the_next_change_on(path: Path) 
         assert 0 < len(memory) < 120
 
 
-class Shareless:
-    name = "shareless"
+class Floats:
+    """A retention policy that orders by what are no positions."""
 
-    def order(self, held: Held, now: float) -> Any:
-        return np.arange(len(held))
-
-
-class Greedy(Shareless):
-    share = 5
-
-
-class Floats(Shareless):
-    share = 0.1
+    name, share = "floats", 0.1
 
     def order(self, held: Held, now: float) -> Any:
         return np.arange(len(held), dtype=np.float64)
 
 
-def test_a_retention_policy_without_a_share_or_that_orders_by_floats_is_refused(path: Path) -> None:
-    for policy in (Shareless, Greedy):
-        with pytest.raises(InvalidInputError, match="share"):
-            memory_at(path, TEA, budget="100 KB", retention=policy())
-        assert not path.exists()
+def test_a_retention_policy_that_orders_by_floats_is_refused(path: Path) -> None:
     with memory_at(path, TEA, budget="100 KB", retention=Floats()) as memory:
         with pytest.raises(InvalidInputError, match="must return positions"):
             for start in range(0, 600, 60):
                 memory.add(teas(60, 150, start=start))
         assert len(found(memory)) == len(memory) > 0
         memory.file.verify()
-
-
-# files
 
 
 def test_a_file_made_wal_by_others_is_taken_back(path: Path) -> None:
@@ -367,9 +351,6 @@ def test_taus_belong_to_a_namespace_and_the_reserve_to_the_file(path: Path) -> N
         assert memory.tau == 0.55
     with memory_at(path, namespace="a", encoder=other()) as memory:
         assert memory.tau == 0.55
-
-
-# streams
 
 
 @pytest.mark.slow
@@ -576,11 +557,10 @@ def test_nobody_writes_between_a_reencoding_and_its_adoption(monkeypatch: pytest
     assert len(memory.search(WINE)) == 2
 
 
-def test_items_that_are_known_are_returned_when_others_need_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_found_is_read_whole_when_it_is_more_than_is_kept_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespace, "_ITEMS_KEPT", 4)
     memory = memory_of()
     memory.add([f"red wine number {number}" for number in range(6)])
-    space = memory._session.space()
-    rows = sorted(space.rows_of)
-    assert list(space.held(rows[:3])) == rows[:3]
-    assert list(space.held(rows[1:5])) == rows[1:5]
+    for k in (3, 4, 6):
+        assert len(found(memory, f"red wine number {k}")) == 6
+        assert len(memory.search(f"red wine number {k}", k=k)) == k
