@@ -72,21 +72,11 @@ def wanted(memory: EpicMemory) -> bool:
 # what it does
 
 
-@pytest.fixture(params=["name", "model", "langchain", "llamaindex"])
+@pytest.fixture(params=["name", "model"])
 def llm(request: pytest.FixtureRequest, mind: Mind, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A model in each of the forms in which it may be given."""
+    """A model in the forms in which it may be given; a framework's are tested with the plugins."""
     if request.param == "model":
         return Own(mind)
-    if request.param == "langchain":
-        pytest.importorskip("langchain_core")
-        from chat_models import ScriptedChat
-
-        return ScriptedChat(answers=mind)
-    if request.param == "llamaindex":
-        pytest.importorskip("llama_index.core")
-        from llamaindex_models import ScriptedLLM
-
-        return ScriptedLLM(answers=mind)
     forget_environment(monkeypatch)
     server = LMServer(lambda body: mind(body["messages"]))
     server.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +47,6 @@ from helpers import (
     keep,
     memory_at,
     memory_of,
-    method,
     searching,
 )
 
@@ -293,11 +292,9 @@ def test_k_gives_k_or_all_there_is_with_scores_as_floats_in_descending_order(k: 
         assert len(hits) == min(k, 20)
         scores = [hit.score for hit in hits]
         assert scores == sorted(scores, reverse=True)
-        entries = [entry for hit in hits for entry in hit.entries]
-        assert {type(one) for one in (*scores, *(e.score for e in entries), *(e.similarity for e in entries))} == {
-            float
-        }
-        assert all(-1.00001 <= entry.score <= 1.00001 for entry in entries)
+        cosines = [cosine for hit in hits for entry in hit.entries for cosine in (entry.score, entry.similarity)]
+        assert {type(one) for one in (*scores, *cosines)} == {float}
+        assert all(-1.00001 <= cosine <= 1.00001 for cosine in cosines)
 
 
 def test_an_empty_memory_finds_nothing() -> None:
@@ -335,11 +332,8 @@ def test_a_filter_is_part_of_the_search_so_k_means_k(remainder: int, k: int) -> 
 def test_a_filter_sees_items_added_and_removed_later_and_tells_true_from_one() -> None:
     memory = memory_of()
     condition = Filter.ge("n", 1) & ~Filter.exists("hidden")
-    for added, found in (
-        (wines(2), 1),
-        (wines(4), 3),
-        ([Item(text="red wine number 3", metadata={"n": 3, "hidden": True})], 2),
-    ):
+    hidden = [Item(text="red wine number 3", metadata={"n": 3, "hidden": True})]
+    for added, found in ((wines(2), 1), (wines(4), 3), (hidden, 2)):
         memory.add(added)
         assert len(memory.search("wine", filter=condition)) == found
     memory.add([Item(text=f"red wine {flag}", metadata={"flag": flag}) for flag in (1, True)])
@@ -524,7 +518,7 @@ def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add(["red wine", "night train", "red wine in the night train"])
     memory.preferences.remove(name)
-    assert [p.text for p in memory.preferences] == [WINE]
+    assert told(memory.preferences) == [WINE]
     expected = {"items": 2, "facts": 0, "light": 1, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
     assert memory.stats().counts == {**expected, "seen": 0}
     hits = memory.search("wine train", k=9)
@@ -538,18 +532,18 @@ def test_a_preference_in_another_spelling_takes_its_place_and_is_held_once() -> 
     memory = memory_of(WINE, TRAIN)
     memory.add(wines(3))
     memory.preferences.replace(WINE, " Red  Wine ")
-    assert len(memory) == 3 and [p.text for p in memory.preferences] == ["Red  Wine", TRAIN]
+    assert len(memory) == 3 and told(memory.preferences) == ["Red  Wine", TRAIN]
     assert {e.preference for hit in memory.search("wine", k=9) for e in hit.entries} == {"Red  Wine"}
     assert memory.stats().counts["entries"] == 3 and len(memory.search("wine", k=9)) == 3
     memory.preferences.remove(WINE)
-    assert len(memory) == 0 and [p.text for p in memory.preferences] == [TRAIN]
+    assert len(memory) == 0 and told(memory.preferences) == [TRAIN]
 
 
 def test_what_is_no_preference_cannot_be_added_and_what_is_unknown_not_changed() -> None:
     memory = memory_of()
     for bad in ("", "  ", 7, None):
         with pytest.raises(InvalidInputError):
-            memory.preferences.add(bad)  # type: ignore[arg-type]
+            memory.preferences.add(bad)
     for change in (lambda: memory.preferences.remove("sky"), lambda: memory.preferences.replace("sky", "cloud")):
         with pytest.raises(UnknownPreferenceError, match=WINE):
             change()
@@ -690,9 +684,7 @@ def test_sync_changes_the_files_preferences_and_matches_its_items(path: Path) ->
     with memory_at(path, WINE, TRAIN) as memory:
         memory.add(["red wine", "night train under the blue sky"])
     for order in ([WINE, "blue sky"], ["blue sky", TRAIN, WINE]):
-        with EpicMemory.open(
-            path, order, sync=True, encoder=HashEncoder(), settings=Settings(verifier=KeepAll())
-        ) as memory:
+        with memory_at(path, *order, sync=True) as memory:
             assert told(memory.preferences) == order
             assert "blue sky" in memory.search("sky")[0].preferences
         with memory_at(path) as memory:
@@ -703,19 +695,23 @@ def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> No
     memory = memory_at(path, WINE)
     memory.close()
     memory.close()
-    uses: list[tuple[Any, ...]] = [
-        *(("add", ["red wine"]), ("search", "wine"), ("context", "wine"), ("explain", "a"), ("stats",), ("retry",)),
-        *(("forget", "a"), ("preferences.add", TRAIN), ("preferences.remove", WINE)),
-        *(("preferences.replace", WINE, TRAIN), ("file.reencode", HashEncoder()), ("file.export", path.parent / "x")),
-        *(("file.backup", path.parent / "x"), ("file.verify",), ("file.compact",), ("file.not_kept",)),
+    uses: list[Callable[[], object]] = [
+        lambda: memory.add(["red wine"]),
+        lambda: memory.search("wine"),
+        lambda: memory.context("wine"),
+        lambda: list(memory.judge(["red wine"])),
+        lambda: memory.explain("a"),
+        lambda: memory.forget("a"),
+        lambda: memory.preferences.add(TRAIN),
+        lambda: memory.preferences.remove(WINE),
+        lambda: memory.preferences.replace(WINE, TRAIN),
+        lambda: memory.file.reencode(HashEncoder()),
+        lambda: memory.file.export(path.parent / "x"),
+        lambda: memory.file.backup(path.parent / "x"),
+        *(lambda shown=shown: list(getattr(memory, shown)) for shown in ("preferences", "facts", "proposals")),
+        *(memory.stats, memory.retry, memory.file.verify, memory.file.compact, memory.file.not_kept, memory.__len__),
     ]
-    for name, *arguments in uses:
-        with pytest.raises(MemoryClosedError, match="closed"):
-            method(memory, name)(*arguments)
-    for shown in (lambda: memory.judge(["red wine"]), lambda: memory.preferences, lambda: memory.facts):
-        with pytest.raises(MemoryClosedError, match="closed"):
-            list(shown())
-    for use in (lambda: list(memory.proposals), lambda: len(memory)):
+    for use in uses:
         with pytest.raises(MemoryClosedError, match="closed"):
             use()
 
@@ -749,7 +745,7 @@ def test_several_threads_change_preferences_while_others_add() -> None:
         jobs += [pool.submit(memory.add, [f"red wine {n}"]) for n in range(30)]
         for job in jobs:
             job.result()
-    assert [p.text for p in memory.preferences] == [WINE]
+    assert told(memory.preferences) == [WINE]
     hits = memory.search("wine", k=100)
     assert len(hits) == len(memory) == 30
     assert {p for hit in hits for p in hit.preferences} == {WINE}
