@@ -30,42 +30,13 @@ from epic_memory.errors import (
     UnknownPreferenceError,
 )
 from epic_memory.storage.tables.items import version_of
-from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
-from helpers import Answering, Clock, HashEncoder, KeepAll, imported, memory_at, memory_of, method
+from helpers import Clock, HashEncoder, KeepAll, WordModel, imported, memory_at, memory_of, method
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 
 
-class Model(Answering):
-    """Like a language model: its verdicts are cached. Decides by a word of the text, with different stances."""
-
-    name = "model"
-    cached = True
-
-    def __init__(self) -> None:
-        super().__init__(self._decided)
-
-    def _decided(self, candidate: Candidate) -> Verdict:
-        text, item_id = candidate.item.text, candidate.item.id
-        if "drop" in text:
-            return Verdict(decision=Decision.DISCARD, rationale=f"nobody needs {item_id}", confidence=0.7)
-        if "wait" in text:
-            return Verdict(decision=Decision.UNDECIDED, rationale=f"no answer about {item_id}")
-        alignments = tuple(
-            Alignment(
-                preference_id=preference.id,
-                instruction=f"Think of {preference.text} with {item_id}: {text}",
-                stance=list(Stance)[(len(text) + place) % len(Stance)],
-                confidence=None if "unsure" in text else round(0.5 + 0.01 * (len(text) % 40), 2),
-                rationale=f"because of {preference.text} in {item_id}",
-            )
-            for place, preference in enumerate(candidate.preferences)
-        )
-        return Verdict(decision=Decision.KEEP, rationale="near", alignments=alignments, confidence=0.9)
-
-
 def memory(path: Path | None = None, preferences: Any = (WINE, SEA), **options: Any) -> EpicMemory:
-    options = {"verifier": Model(), **options}
+    options = {"verifier": WordModel(), **options}
     return memory_of(*preferences, **options) if path is None else memory_at(path, *(preferences or ()), **options)
 
 
@@ -96,7 +67,7 @@ OTHERS = [Item(id=f"other{n}", text=f"red wine other {n} {'x' * (n % 50)}") for 
 
 def traces(item: Item) -> list[bytes]:
     """All that a file or an export could show of an item."""
-    words = [item.id, "qx17", "qx39", "Zanzibar", "mrs-qxholm", f"Think of red wine with {item.id}", item.text]
+    words = [item.id, "qx17", "qx39", "Zanzibar", "mrs-qxholm", f"says of {item.id}: think of red wine", item.text]
     plain = [word.encode() for word in words]
     compressed = [zlib.compress(item.text.encode(), level) for level in (1, 6, 9)]
     # Headers and ends of a stream are like those of others.
@@ -282,7 +253,7 @@ def test_an_import_and_a_backup_give_the_same_memory(tmp_path: Path, in_ram: boo
         before = contents(held, tmp_path)
         expected = list(held.preferences), searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
         held.forget("a", "b")
-    with imported(export, path, verifier=Model()) as made:
+    with imported(export, path, verifier=WordModel()) as made:
         assert made.preferences[1].expires_at == expected[0][1].expires_at is not None
         assert made.stats().verified_by == "model"
     for place in (path, copy):
@@ -302,7 +273,7 @@ def test_an_import_and_a_backup_give_the_same_memory(tmp_path: Path, in_ram: boo
 def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path, export: Path) -> None:
     held, other = rich(), HashEncoder(512, name="other", fingerprint="v2")
     held.file.export(export, overwrite=True)
-    with imported(export, tmp_path / "me.epic", encoder=other, verifier=Model()) as made:
+    with imported(export, tmp_path / "me.epic", encoder=other, verifier=WordModel()) as made:
         assert made.tau == other.tau and contents(made, tmp_path) == contents(held, tmp_path)
         assert {hit.item.id for hit in made.search(WINE, k=2)} == {hit.item.id for hit in held.search(WINE, k=2)}
     with pytest.raises(EncoderMismatchError):
@@ -313,14 +284,14 @@ def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path, path:
     with memory(path) as first:
         first.add(OTHERS[:5])
         before = contents(first, tmp_path)
-    with imported(export, path, verifier=Model(), namespace="second") as second:
+    with imported(export, path, verifier=WordModel(), namespace="second") as second:
         assert len(second.preferences) == 3 and second.namespace == "second"
     with opened(path) as first:
         assert contents(first, tmp_path) == before
         assert len(first.search(WINE, namespace="second", k=20)) == 8
     octets = path.read_bytes()
     with pytest.raises(EncoderMismatchError):
-        imported(export, path, encoder=HashEncoder(fingerprint="v2"), verifier=Model(), namespace="third")
+        imported(export, path, encoder=HashEncoder(fingerprint="v2"), verifier=WordModel(), namespace="third")
     assert path.read_bytes() == octets
 
 
@@ -328,8 +299,8 @@ def test_an_import_into_what_holds_something_is_refused(tmp_path: Path, path: Pa
     memory(path).close()
     before = path.read_bytes(), export.read_bytes()
     for target in (path, export):
-        with pytest.raises(StoreError, match="holds something" if target == path else ""):
-            imported(export, target, verifier=Model())
+        with pytest.raises(StoreError, match="holds something" if target == path else None):
+            imported(export, target, verifier=WordModel())
     assert (path.read_bytes(), export.read_bytes()) == before
     assert files(tmp_path) == ["export.jsonl", "me.epic"]
 
@@ -354,7 +325,7 @@ def refused(export: Path, **options: Any) -> str:
     """Why an export is not imported; no file is left."""
     path = export.parent / "made.epic"
     with pytest.raises(EpicError) as error:
-        imported(export, path, **{"verifier": Model(), **options}).close()
+        imported(export, path, **{"verifier": WordModel(), **options}).close()
     assert not path.exists() and files(export.parent) == ([export.name] if export.exists() else [])
     return str(error.value)
 
@@ -376,7 +347,7 @@ def test_an_export_cut_anywhere_is_refused(export: Path) -> None:
     export.write_bytes(octets + lines[-2])
     assert f"line {len(lines) + 1}" in refused(export)
     export.write_bytes(octets.rstrip(b"\n"))
-    imported(export, export.with_name("made.epic"), verifier=Model()).close()
+    imported(export, export.with_name("made.epic"), verifier=WordModel()).close()
 
 
 LINE = {"kind": "item", "id": "x", "text": "t", "metadata": {}, "version": "0" * 12, "light": True, "entries": []}
@@ -434,7 +405,7 @@ def test_whatever_a_line_holds_it_is_imported_whole_or_refused(export: Path, kin
             made = [*lines[:number], with_value(lines[number], at, value), *lines[number + 1 :]]
             export.write_text("".join(json.dumps(line) + "\n" for line in made), "utf-8")
             try:
-                imported(export, path, verifier=Model()).close()
+                imported(export, path, verifier=WordModel()).close()
             except EpicError:
                 wrong += [(at, value, "a file is left")] if path.exists() else []
             except Exception as error:
@@ -807,7 +778,7 @@ def test_the_next_change_removes_what_has_expired(
         assert counts["verdicts"] < verdicts + 3
         held.file.verify()
     octets = path.read_bytes()
-    assert b"Think of red wine" not in octets and b"because of red wine" not in octets
+    assert b"think of red wine" not in octets and b"because of red wine" not in octets
 
 
 def test_the_time_changes_by_replacing_by_sync_and_by_adding_again(path: Path, clock: Clock) -> None:

@@ -6,7 +6,6 @@ import json
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,7 @@ from epic_memory.errors import (
     UnknownItemError,
     UnknownPreferenceError,
 )
-from epic_memory.types import Candidate, Decision, Verdict
-from helpers import Answering, HashEncoder, imported, keep, memory_at, settled
+from helpers import HashEncoder, WordModel, imported, memory_at, settled
 
 WINE, SEA, HILLS = "red wine", "blue sea", "green hills"
 PAST = datetime(2020, 1, 1, tzinfo=timezone.utc)
@@ -47,33 +45,8 @@ QUERIES = (WINE, SEA, "red keep", "yellow desert")
 EXPECTED = (BudgetError, DuplicatePreferenceError, NoPreferencesError, UnknownItemError, UnknownPreferenceError)
 
 
-class Judge(Answering):
-    """A model whose verdicts are cached. They say for whom they were reached: another's would be noticed."""
-
-    cached = True
-    name = "judge"
-
-    def __init__(self, who: str) -> None:
-        super().__init__(self._answer)
-        self.who = who
-        self.decides = False
-
-    def _answer(self, candidate: Candidate) -> Verdict:
-        text = candidate.item.text
-        if "drop" in text:
-            return Verdict(decision=Decision.DISCARD, rationale=f"{self.who} does not care")
-        if "wait" in text and not self.decides:
-            return Verdict(decision=Decision.UNDECIDED, rationale=f"{self.who} waits")
-        likes = f"{self.who} likes it"
-        kept = keep(candidate)
-        alignments = (
-            replace(each, instruction=f"{likes}: {each.instruction}", rationale=likes) for each in kept.alignments
-        )
-        return replace(kept, rationale=likes, alignments=tuple(alignments))
-
-
 def opened(path: Path, who: str, preferences: Any = None, **options: Any) -> EpicMemory:
-    own = {"encoder": HashEncoder(256), "verifier": Judge(who), "namespace": who, "tau": 0.3, "reserve": "1 MB"}
+    own = {"encoder": HashEncoder(256), "verifier": WordModel(who), "namespace": who, "tau": 0.3, "reserve": "1 MB"}
     return EpicMemory.open(path, preferences, **settled(**{**own, **options}))
 
 
@@ -118,7 +91,7 @@ def _decide(held: EpicMemory, path: Path, folder: Path) -> None:
 def _import(held: EpicMemory, path: Path, folder: Path) -> None:
     held.file.export(folder / "hers.jsonl", overwrite=True)
     made = f"carl{len(list(folder.iterdir()))}-{datetime.now().timestamp()}"
-    imported(folder / "hers.jsonl", path, encoder=HashEncoder(256), verifier=Judge("carl"), namespace=made).close()
+    imported(folder / "hers.jsonl", path, encoder=HashEncoder(256), verifier=WordModel("carl"), namespace=made).close()
 
 
 def _again(**options: Any) -> Act:
