@@ -128,6 +128,8 @@ def test_who_reads_and_who_writes_is_as_asked(
     memory = made(lm, CASINO, Preference(text=TRAIN, aspects=SAID, expansion=OWN), **options)
     assert known(memory, CASINO) == (aspects, expansion) and known(memory, TRAIN) == (SAID, OWN)
     assert (memory.opening_report.read, memory.opening_report.expanded) == (aspects.source == "model", bool(expansion))
+    shown = [text for each in (lm, options.get("expander")) if each for text in each.read]
+    assert shown == ([CASINO] if aspects.source == "model" or expansion else [])
 
 
 def test_an_expander_reads_beside_another_verifier() -> None:
@@ -162,10 +164,9 @@ FAILING: dict[str, str | Exception] = {
     ("failing", "change", "given"),
     [
         *((failing, "add", [["night train"]]) for failing in FAILING),
-        *(
-            ("unreadable", *rest)
-            for rest in (("retry", []), ("preferences.add", [SEA]), ("preferences.replace", [TRAIN, SEA]))
-        ),
+        ("unreadable", "retry", []),
+        ("unreadable", "preferences.add", [SEA]),
+        ("unreadable", "preferences.replace", [TRAIN, SEA]),
     ],
 )
 def test_what_fails_is_the_parsers_reported_and_asked_again(
