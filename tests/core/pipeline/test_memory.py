@@ -258,18 +258,6 @@ def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
 # retrieving
 
 
-def test_scores_are_cosines_of_the_instruction_with_the_steered_query() -> None:
-    encoder = HashEncoder()
-    memory = memory_of(encoder=encoder)
-    memory.add(["red wine from Spain"])
-    total = encoder.vector("wine") + encoder.vector(WINE)
-    expected = encoder.vector("Think of red wine: red wine from Spain") @ total / np.linalg.norm(total)
-    hits = memory.search(
-        "wine", options=SearchOptions(steering="paper", stance_policy="any", keys="instruction", min_score=None)
-    )
-    assert hits[0].score == pytest.approx(expected, abs=2e-3)
-
-
 def test_steering_can_be_overridden_per_call() -> None:
     memory = memory_of(steering="off")
     memory.add(wines(3))

@@ -121,6 +121,8 @@ async def test_what_the_model_answers_while_the_memory_closes_is_kept(
     model: Model, path: Path, search: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("epic_memory.memory._LAST_ANSWER", 60.0)
+    # A slow machine would commit the first verdict by itself.
+    monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 60.0)
     memory = memory_of(model, "background", path)
     closing_thread, begun = threading.Thread(target=memory.close), threading.Event()
 
