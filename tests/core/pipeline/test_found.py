@@ -374,20 +374,24 @@ def test_one_word_has_one_form(note: str, question: str) -> None:
     assert found(memory, question, 1) == [note]
 
 
+NOTES = ("The Green Room has a vegan tasting menu.", "My flight to Oslo leaves on Friday.", "The cellar is damp.")
+DENTIST = "My dentist is called Weber."
+
+
 @pytest.mark.parametrize(
-    ("question", "first"),
+    ("question", "notes", "all_of_them"),
     [
-        *((short, None) for short in ("restaurant recommendations", "dinner ideas tonight", "plane departure")),
-        ("What is the name of the person who fixes my teeth?", "My dentist is called Weber."),
+        *((short, NOTES, None) for short in ("restaurant recommendations", "dinner ideas tonight", "plane departure")),
+        ("What is the name of the person who fixes my teeth?", (DENTIST, NOTES[-1]), [DENTIST]),
     ],
 )
-def test_english_is_found_as_ever_whatever_the_preferences_are_in(question: str, first: str | None) -> None:
-    notes = ["The Green Room has a vegan tasting menu.", "My flight to Oslo leaves on Friday.", "The cellar is damp."]
-    notes += [first] if first else []
+def test_english_is_found_as_ever_whatever_the_preferences_are_in(
+    question: str, notes: Sequence[str], all_of_them: list[str] | None
+) -> None:
     plain, mixed = bundled(*notes), bundled(*notes, preferences=["Ich esse kein Fleisch."])
     assert mixed.search(question, k=1).relevant == plain.search(question, k=1).relevant
     assert found(mixed, question, 1) == found(plain, question, 1)
-    assert first is None or found(mixed, question) == found(plain, question) == [first]
+    assert all_of_them is None or found(mixed, question) == found(plain, question) == all_of_them
 
 
 def test_a_collection_finds_them_too() -> None:

@@ -85,6 +85,16 @@ def test_what_is_near_a_preference_is_kept_and_found() -> None:
     assert report.seconds == pytest.approx(sum(report.timings.values()))
 
 
+def test_the_default_memory_needs_nothing() -> None:
+    casino = "The hotel has a large casino with slot machines and poker tables."
+    vegan = "Lentil soup is a vegan dish made without meat, milk or eggs."
+    memory = EpicMemory(preferences=["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."])
+    memory.add([casino, vegan, "The treaty was signed in 1648 after long negotiations."])
+    hits = memory.search("Where should I stay in Las Vegas, is there a hotel with a casino?", k=5)
+    assert texts(hits)[0] == casino and not any("treaty" in text for text in texts(hits))
+    assert hits[0].instructions and hits[0].preferences == ["I avoid hotels with on-site casinos."]
+
+
 def test_the_report_adds_up() -> None:
     decisions = {"1": Decision.KEEP, "2": Decision.DISCARD, "3": Decision.UNDECIDED}
 
