@@ -839,7 +839,7 @@ def test_a_preference_that_has_ended_costs_nothing_and_nothing_waits_for_it(cloc
     clock.pass_by(2)
     before = asked(held)
     with suppress(EpicError):
-        held.preferences.add(Preference(text=TRAIN, expires_at=clock.ends(-1)))
+        held.preferences.add(Preference(text="sea wait", expires_at=clock.ends(-1)))
     assert told(held) == [SEA] and asked(held) == before
     held.verifier = KeepAll()
     report = held.retry()
