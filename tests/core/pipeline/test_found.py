@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.documents import Document
 
-from epic_apps.cli.sources import Sources
-from epic_langchain import EpicVectorStore
 from epic_learn import aadd_conversation, add_conversation
 from epic_memory import EpicMemory, Item, Preference, SearchOptions, Settings, Stance
 from epic_memory.encoders import StaticEncoder
@@ -206,6 +203,8 @@ MAIL = f"From: a@example.org\nSubject: Your wifi password\nDate: Tue, 3 Mar 2026
 def test_a_file_of_a_folder_is_found_by_its_name_and_a_mail_by_its_subject(
     tmp_path: Path, name: str, text: str
 ) -> None:
+    from epic_apps.cli.sources import Sources
+
     (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "Shopping.md").write_text(OTHERS[1], encoding="utf-8")
     memory = EpicMemory([CASINOS])
@@ -215,6 +214,11 @@ def test_a_file_of_a_folder_is_found_by_its_name_and_a_mail_by_its_subject(
 
 @pytest.mark.parametrize("metadata", [{"title": "Wifi password"}, {"source": "notes/Wifi password.md"}])
 def test_a_document_is_found_by_its_title_and_comes_back_as_it_was(metadata: dict[str, str]) -> None:
+    pytest.importorskip("langchain_core")
+    from langchain_core.documents import Document
+
+    from epic_langchain import EpicVectorStore
+
     store = EpicVectorStore()
     (first, *_) = store.add_documents([Document(CODE, metadata=metadata), *map(Document, OTHERS)])
     assert store.similarity_search(WIFI, 1) == [Document(CODE, id=first, metadata=metadata)]
