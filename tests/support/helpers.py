@@ -333,3 +333,51 @@ def check_places(package: str, language: str) -> None:
         assert re.findall('"?{}"?', own) == re.findall('"?{}"?', english), own
         # What follows is joined to it.
         assert own.endswith(" ") == english.endswith(" ")
+
+
+Call: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+def calling(how: str) -> Call:
+    """Calls a method of anything by its name: "sync", or "async" by its asynchronous twin."""
+
+    async def called(component: Any, name: str, *arguments: Any, **options: Any) -> Any:
+        made = method(component, name, twin=how == "async")(*arguments, **options)
+        return await made if how == "async" else made
+
+    return called
+
+
+class WordModel(Answering):
+    """Like a language model, whose verdicts are cached. By its words a text is discarded, undecided or kept.
+
+    Attributes:
+        who: Stands in all that it writes.
+        decides: Whether it keeps what says "wait", on which it cannot decide otherwise.
+    """
+
+    name = "model"
+    cached = True
+
+    def __init__(self, who: str = "somebody") -> None:
+        super().__init__(self._decided)
+        self.who = who
+        self.decides = False
+
+    def _decided(self, candidate: Candidate) -> Verdict:
+        text, said = candidate.item.text, f"{self.who} says of {candidate.item.id}"
+        if "drop" in text:
+            return Verdict(decision=Decision.DISCARD, rationale=said, confidence=0.7)
+        if "wait" in text and not self.decides:
+            return Verdict(decision=Decision.UNDECIDED, rationale=said)
+        alignments = tuple(
+            Alignment(
+                preference_id=preference.id,
+                instruction=f"{said}: think of {preference.text}, {text}",
+                stance=list(Stance)[(len(text) + place) % len(Stance)],
+                confidence=None if "unsure" in text else round(0.5 + 0.01 * (len(text) % 40), 2),
+                rationale=f"{said}, because of {preference.text}",
+            )
+            for place, preference in enumerate(candidate.preferences)
+        )
+        return Verdict(decision=Decision.KEEP, rationale="near", alignments=alignments, confidence=0.9)

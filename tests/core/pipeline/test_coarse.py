@@ -56,12 +56,11 @@ def test_a_pair_at_exactly_tau_passes_in_float32(tau: float) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.2, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("rows", [1, 7, 1000])
-def test_a_keep_rate_lets_its_share_of_the_sample_pass(rate: float, rows: int) -> None:
-    items, preferences = units(rows), units(5, seed=1)
-    tau = tau_for_keep_rate(items, preferences, rate)
-
-    assert len(passing(items, preferences, tau)) == max(1, round(rate * rows))
+def test_a_keep_rate_lets_its_share_of_the_sample_pass(rate: float) -> None:
+    for rows in (1, 7, 1000):
+        items, preferences = units(rows), units(5, seed=1)
+        tau = tau_for_keep_rate(items, preferences, rate)
+        assert len(passing(items, preferences, tau)) == max(1, round(rate * rows))
 
 
 @given(matrices(st.integers(1, 12)), matrices(st.integers(1, 4)), st.floats(0.01, 1.0))
@@ -79,9 +78,6 @@ def test_a_keep_rate_needs_a_sample_and_preferences_of_one_dimension(shapes: tup
     items, preferences = (np.ones(shape, dtype=np.float32) for shape in shapes)
     with pytest.raises(InvalidInputError, match=r"at least one.*dimension"):
         tau_for_keep_rate(items, preferences, 0.5)
-
-
-# expanded preferences
 
 
 def test_an_expanded_preference_is_compared_by_what_it_means_in_practice() -> None:
@@ -126,5 +122,3 @@ def test_where_a_model_judges_the_filter_goes_by_recall_and_elsewhere_by_tau() -
         EpicMemory([own], settings=Settings(verifier=Judge(encoder), tau=encoder.tau)),
     ):
         assert memory.tau == encoder.tau
-    with pytest.raises(InvalidInputError, match="coarse_recall"):
-        EpicMemory(settings=Settings(coarse_recall=1.5))

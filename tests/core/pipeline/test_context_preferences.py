@@ -9,9 +9,11 @@ from epic_memory import EpicMemory, Preference, SearchOptions, Settings
 from epic_memory.context import ContextWeights, format_context, those_that_matter
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import Hits
+from helpers import both
 from tables import table
 
 CASINO, VEGAN = "I avoid hotels with on-site casinos.", "I follow a strict vegan diet."
+STAY = "Where should I stay in Las Vegas?"
 OPENING = "The user's preferences, the most relevant first:"
 
 
@@ -22,10 +24,10 @@ def memory() -> EpicMemory:
     return made
 
 
-def test_the_preference_that_matters_is_told_by_name(memory: EpicMemory) -> None:
-    context = memory.context("Where should I stay in Las Vegas?")
+async def test_the_preference_that_matters_is_told_by_name(memory: EpicMemory) -> None:
+    context = await both(memory, "context", STAY)
     assert context.startswith(f"{OPENING}\n- {CASINO}\n") and VEGAN not in context
-    assert memory.preferences.for_("Where should I stay in Las Vegas?")[0].text == CASINO
+    assert (await both(memory, "preferences.for_", STAY))[0].text == CASINO
     # Whether or not anything is found.
     assert memory.context("Which vegan dish could I cook tonight?").startswith(f"{OPENING}\n- {VEGAN}")
 
@@ -76,22 +78,16 @@ def test_what_is_held_about_a_question_helps_to_tell_which_preference_matters() 
     assert memory.context(question).startswith(f"{OPENING}\n- {preferences[0]}")
 
 
-async def test_asynchronously_the_same(memory: EpicMemory) -> None:
-    question = "Where should I stay in Las Vegas?"
-    assert await memory.acontext(question) == memory.context(question)
-    assert await memory.preferences.afor_(question) == memory.preferences.for_(question)
-
-
-def test_none_is_told_where_none_matters(memory: EpicMemory) -> None:
-    assert memory.context("How do tides work on the far side of the Earth?") == ""
-    assert memory.preferences.for_("How do tides work on the far side of the Earth?") == []
+async def test_none_is_told_where_none_matters(memory: EpicMemory) -> None:
+    question = "How do tides work on the far side of the Earth?"
+    assert await both(memory, "context", question) == ""
+    assert await both(memory, "preferences.for_", question) == []
 
 
 def test_all_or_none_can_be_asked_for(memory: EpicMemory) -> None:
-    question = "Where should I stay in Las Vegas?"
-    assert VEGAN in memory.context(question, options=SearchOptions(opening="all"))
-    assert memory.context(question, options=SearchOptions(opening="none")).startswith("Document 1:")
-    assert CASINO in memory.context(question, options=SearchOptions(preferences=[CASINO]))
+    assert VEGAN in memory.context(STAY, options=SearchOptions(opening="all"))
+    assert memory.context(STAY, options=SearchOptions(opening="none")).startswith("Document 1:")
+    assert CASINO in memory.context(STAY, options=SearchOptions(preferences=[CASINO]))
     with pytest.raises(InvalidInputError, match="preferences"):
         format_context(Hits(), preferences="some")  # type: ignore[arg-type]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
+import re
 import sqlite3
 import zlib
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from epic_learn import add_conversation
-from epic_memory import EpicMemory, Item, Preference, SearchOptions
+from epic_memory import EpicMemory, Hit, Item, Preference, SearchOptions
 from epic_memory.errors import (
     AlreadyThereError,
     DamagedError,
@@ -30,47 +30,14 @@ from epic_memory.errors import (
     UnknownPreferenceError,
 )
 from epic_memory.storage.tables.items import version_of
-from epic_memory.types import Alignment, Candidate, Decision, Stance, Verdict
-from helpers import Clock, HashEncoder, KeepAll, imported, method, searching, settled
+from helpers import Clock, HashEncoder, KeepAll, WordModel, imported, memory_at, memory_of, method
 
 WINE, SEA, TRAIN = "red wine", "blue sea", "night train"
 
 
-class Model(KeepAll):
-    """Like a language model: its verdicts are cached. Decides by a word of the text, with different stances."""
-
-    name = "model"
-    cached = True
-
-    def verdicts(self, candidates: Any) -> Any:
-        for candidate in candidates:
-            yield self.decided(candidate)
-
-    def decided(self, candidate: Candidate) -> Verdict:
-        text = candidate.item.text
-        if "drop" in text:
-            return Verdict(decision=Decision.DISCARD, rationale=f"nobody needs {candidate.item.id}", confidence=0.7)
-        if "wait" in text:
-            return Verdict(decision=Decision.UNDECIDED, rationale=f"no answer about {candidate.item.id}")
-        stances = list(Stance)
-        alignments = tuple(
-            Alignment(
-                preference_id=preference.id,
-                instruction=f"Think of {preference.text} with {candidate.item.id}: {text}",
-                stance=stances[(len(text) + place) % len(stances)],
-                confidence=None if "unsure" in text else round(0.5 + 0.01 * (len(text) % 40), 2),
-                rationale=f"because of {preference.text} in {candidate.item.id}",
-            )
-            for place, preference in enumerate(candidate.preferences)
-        )
-        return Verdict(decision=Decision.KEEP, rationale="near", alignments=alignments, confidence=0.9)
-
-
 def memory(path: Path | None = None, preferences: Any = (WINE, SEA), **options: Any) -> EpicMemory:
-    options = {"encoder": HashEncoder(), "verifier": Model(), **options}
-    if path is None:
-        return EpicMemory(preferences, **settled(**options))
-    return EpicMemory.open(path, preferences, **settled(**options))
+    options = {"verifier": WordModel(), **options}
+    return memory_of(*preferences, **options) if path is None else memory_at(path, *(preferences or ()), **options)
 
 
 def opened(path: Path, **options: Any) -> EpicMemory:
@@ -85,52 +52,43 @@ def files(folder: Path) -> list[str]:
 
 # A text long enough to be compressed, with words that occur nowhere else.
 SECRET = "Zanzibar red wine cellar " + " ".join(f"qx{number}" for number in range(40)) + " red wine red wine"
+OWNED = {"metadata": {"owner": "mrs-qxholm"}}
 SECRETS = {
-    "held": Item(id="secret-held-7731", text=f"{SECRET} {'red wine ' * 60} keep", metadata={"owner": "mrs-qxholm"}),
-    "waiting": Item(
-        id="secret-waiting-7731", text=f"{SECRET} {'red wine ' * 60} wait", metadata={"owner": "mrs-qxholm"}
-    ),
-    "discarded": Item(
-        id="secret-drop-7731", text=f"{SECRET} {'red wine ' * 60} drop", metadata={"owner": "mrs-qxholm"}
-    ),
+    **{
+        kind: Item(id=f"secret-{kind}-7731", text=f"{SECRET} {'red wine ' * 60} {word}", **OWNED)
+        for kind, word in (("held", "keep"), ("waiting", "wait"), ("discarded", "drop"))
+    },
     # One of several in a page: the page stays, what was there must not.
     "short": Item(id="qx7731", text="red wine qx17 Zanzibar", metadata={}),
-    "far": Item(
-        id="secret-far-7731", text=SECRET.replace("red wine", "yellow qxdesert"), metadata={"owner": "mrs-qxholm"}
-    ),
+    "far": Item(id="secret-far-7731", text=SECRET.replace("red wine", "yellow qxdesert"), **OWNED),
 }
 OTHERS = [Item(id=f"other{n}", text=f"red wine other {n} {'x' * (n % 50)}") for n in range(60)]
 
 
 def traces(item: Item) -> list[bytes]:
     """All that a file or an export could show of an item."""
-    words = [item.id, "qx17", "qx39", "Zanzibar", "mrs-qxholm", f"Think of red wine with {item.id}", item.text]
+    words = [item.id, "qx17", "qx39", "Zanzibar", "mrs-qxholm", f"says of {item.id}: think of red wine", item.text]
     plain = [word.encode() for word in words]
     compressed = [zlib.compress(item.text.encode(), level) for level in (1, 6, 9)]
     # Headers and ends of a stream are like those of others.
     return [*plain, version_of(item), *(stream[8:40] for stream in compressed)]
 
 
-def cells(path: Path) -> list[bytes]:
-    """Every value of every table, compressed ones as they are and unpacked."""
-    found: list[bytes] = []
-    with closing(sqlite3.connect(path)) as db:
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for table in tables:
-            for row in db.execute(f"SELECT * FROM {table}"):
-                for value in row:
-                    octets = value if isinstance(value, bytes) else str(value).encode()
-                    found.append(octets)
-                    try:
-                        found.append(zlib.decompress(octets))
-                    except zlib.error:
-                        continue
-    return found
+def unpacked(octets: bytes) -> bytes:
+    try:
+        return zlib.decompress(octets)
+    except zlib.error:
+        return b""
 
 
 def shows(path: Path, item: Item) -> list[bytes]:
-    octets, values = path.read_bytes(), cells(path)
-    return [trace for trace in traces(item) if trace in octets or any(trace in value for value in values)]
+    """The traces of an item in the bytes of a file, and in the values of its tables as they are and unpacked."""
+    with closing(sqlite3.connect(path)) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        values = [value for table in tables for row in db.execute(f"SELECT * FROM {table}") for value in row]
+    cells = [value if isinstance(value, bytes) else str(value).encode() for value in values]
+    places = [path.read_bytes(), *cells, *map(unpacked, cells)]
+    return [trace for trace in traces(item) if any(trace in place for place in places)]
 
 
 @pytest.mark.parametrize(("kind", "given"), [*((kind, "id") for kind in SECRETS), ("held", "item"), ("far", "item")])
@@ -170,8 +128,11 @@ def test_what_is_deleted_is_overwritten(path: Path) -> None:
             assert held._session.store.scalar("PRAGMA secure_delete") == 1
 
 
-def test_forgetting_again_and_adding_again_work(path: Path) -> None:
+def test_forgetting_again_and_adding_again_work_and_both_versions_go(path: Path) -> None:
     item = SECRETS["held"]
+    # The first of these was discarded and is in the sample, the second is held.
+    first = Item(id="twice", text=SECRET.replace("red wine", "yellow") + " first")
+    second = Item(id="twice", text=SECRET + " second keep")
     with memory(path) as held:
         held.add([item])
         held.forget(item, item, item.id)
@@ -181,27 +142,22 @@ def test_forgetting_again_and_adding_again_work(path: Path) -> None:
         assert len(held) == 0
         assert held.add([item]).kept == 1
         assert [hit.item for hit in held.search(WINE)] == [item]
-        held.forget(item.id)
+        held.add([first])
+        held.add([second])
+        held.forget(item.id, "twice")
+        assert held.stats().counts["seen"] == 0
         held.file.verify()
-    assert shows(path, item) == []
+    assert shows(path, item) == shows(path, first) == shows(path, second) == []
 
 
-def test_an_unknown_id_forgets_nothing() -> None:
+@pytest.mark.parametrize("wrong", ["nobody", None, 7, "", ["other1"], b"other1"])
+def test_what_is_unknown_or_no_item_forgets_nothing(wrong: Any) -> None:
     held = memory()
     held.add([*OTHERS[:5], SECRETS["waiting"], SECRETS["far"]])
     before = held.stats().counts, [hit.item.id for hit in held.search(WINE, k=50)], held.file.not_kept()
-    with pytest.raises(UnknownItemError, match="nobody"):
-        held.forget("other1", SECRETS["waiting"].id, "nobody", SECRETS["far"])
+    with pytest.raises(UnknownItemError if wrong == "nobody" else InvalidInputError):
+        held.forget("other1", SECRETS["waiting"].id, wrong, SECRETS["far"])
     assert (held.stats().counts, [hit.item.id for hit in held.search(WINE, k=50)], held.file.not_kept()) == before
-
-
-@pytest.mark.parametrize("wrong", [None, 7, "", ["other1"], b"other1"])
-def test_what_is_no_item_cannot_be_forgotten(wrong: Any) -> None:
-    held = memory()
-    held.add(OTHERS[:3])
-    with pytest.raises(InvalidInputError):
-        held.forget("other1", wrong)
-    assert len(held) == 3
 
 
 def test_an_item_not_in_the_sample_is_forgotten_by_itself_only() -> None:
@@ -212,18 +168,6 @@ def test_an_item_not_in_the_sample_is_forgotten_by_itself_only() -> None:
     assert held.add([SECRETS["far"]]).known == 1
     held.forget(SECRETS["far"])
     assert held.add([SECRETS["far"]]).known == 0
-
-
-def test_a_forgotten_item_of_two_versions_is_gone_in_both(path: Path) -> None:
-    """The first was discarded and is in the sample, the second is held."""
-    first = Item(id="twice", text=SECRET.replace("red wine", "yellow") + " first")
-    second = Item(id="twice", text=SECRET + " second keep")
-    with memory(path) as held:
-        held.add([first])
-        held.add([second])
-        held.forget("twice")
-        assert held.stats().counts["seen"] == 0
-    assert shows(path, first) == shows(path, second) == []
 
 
 def test_deletes_give_the_space_back(path: Path) -> None:
@@ -251,18 +195,18 @@ def rich(path: Path | None = None) -> EpicMemory:
     ends = datetime.now(timezone.utc) + timedelta(days=30)
     given = [Preference(text=SEA), Preference(text=WINE, expires_at=ends), Preference(text=TRAIN, id="own-id")]
     held = memory(path, given, tau=0.3)
-    held.add(
-        [
-            Item(id="a", text="red wine of the south", metadata={"year": 1999, "tags": ["x", None], "ü": "ß"}),
-            Item(id="b", text="blue sea and red wine"),
-            Item(id="c", text="blue sea unsure\nin two lines 🙂"),
-            Item(id="d", text="night train drop"),
-            Item(id="e", text="night train wait", metadata={"n": 1.5}),
-            Item(id="f", text="night of cold wind and rain over hills here"),
-            Item(id="g", text="red wine in a blue sea by night train"),
-            Item(id="h", text="nothing at all"),
-        ]
-    )
+    texts = {
+        "a": "red wine of the south",
+        "b": "blue sea and red wine",
+        "c": "blue sea unsure\nin two lines 🙂",
+        "d": "night train drop",
+        "e": "night train wait",
+        "f": "night of cold wind and rain over hills here",
+        "g": "red wine in a blue sea by night train",
+        "h": "nothing at all",
+    }
+    metadata = {"a": {"year": 1999, "tags": ["x", None], "ü": "ß"}, "e": {"n": 1.5}}
+    held.add([Item(id=name, text=text, metadata=metadata.get(name, {})) for name, text in texts.items()])
     for _ in range(70):
         held.search(WINE, k=2)
     return held
@@ -278,20 +222,13 @@ def contents(held: EpicMemory, folder: Path) -> list[Any]:
 
 def searched(held: EpicMemory) -> list[Any]:
     """What searches find, best first; what is equally good in any order."""
+
+    def told_of(hit: Hit) -> tuple[Any, ...]:
+        entries = sorted((entry.preference, entry.instruction, entry.stance, entry.score) for entry in hit.entries)
+        return -hit.score, hit.item.id, hit.item.text, dict(hit.item.metadata), hit.tier, hit.text, entries
+
     queries = (WINE, SEA, TRAIN, "cold wind", "two lines")
-    return [
-        sorted(
-            (
-                (
-                    *(-hit.score, hit.item.id, hit.item.text, dict(hit.item.metadata), hit.tier, hit.text),
-                    *sorted((entry.preference, entry.instruction, entry.stance, entry.score) for entry in hit.entries),
-                )
-                for hit in held.search(query, k=20)
-            ),
-            key=lambda found: found[:2],
-        )
-        for query in queries
-    ]
+    return [sorted(map(told_of, held.search(query, k=20)), key=lambda found: found[:2]) for query in queries]
 
 
 def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
@@ -308,107 +245,92 @@ def test_an_export_holds_all_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_ram", [True, False], ids=["of RAM", "of a file"])
-def test_an_import_gives_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
+def test_an_import_and_a_backup_give_the_same_memory(tmp_path: Path, in_ram: bool) -> None:
+    export, path, copy = tmp_path / "export.jsonl", tmp_path / "made.epic", tmp_path / "copy.epic"
     with rich(None if in_ram else tmp_path / "me.epic") as held:
-        held.file.export(tmp_path / "export.jsonl")
+        held.file.export(export)
+        held.file.backup(copy)
         before = contents(held, tmp_path)
         expected = list(held.preferences), searched(held), str(held.explain("b")), str(held.explain("e")), held.tau
-    path = tmp_path / "made.epic"
-    with imported(tmp_path / "export.jsonl", path, verifier=Model()) as made:
-        assert contents(made, tmp_path) == before
-        found = list(made.preferences), searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
-        assert found == expected
+        held.forget("a", "b")
+    with imported(export, path, verifier=WordModel()) as made:
         assert made.preferences[1].expires_at == expected[0][1].expires_at is not None
-        assert made.stats().counts["light"] == 4 and len(made) == 4
         assert made.stats().verified_by == "model"
-        made.file.verify()
-        # What it holds is known, what waits can be verified.
-        assert (
-            made.add(
-                [Item(id="a", text="red wine of the south", metadata={"year": 1999, "tags": ["x", None], "ü": "ß"})]
-            ).new
-            == 0
-        )
-        assert made.retry().undecided == 1
-    with opened(path) as made:
-        assert searched(made) == expected[1]
-        made.preferences.remove(WINE)
-        made.file.verify()
+    for place in (path, copy):
+        with opened(place) as made:
+            assert contents(made, tmp_path) == before
+            found = list(made.preferences), searched(made), str(made.explain("b")), str(made.explain("e")), made.tau
+            assert found == expected
+            assert made.stats().counts["light"] == 4 and len(made) == 4
+            # What it holds is known, what waits can be verified.
+            known = {"year": 1999, "tags": ["x", None], "ü": "ß"}
+            assert made.add([Item(id="a", text="red wine of the south", metadata=known)]).new == 0
+            assert made.retry().undecided == 1
+            made.preferences.remove(WINE)
+            made.file.verify()
 
 
-def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path) -> None:
-    held = rich()
-    held.file.export(tmp_path / "export.jsonl")
-    other = HashEncoder(512, name="other", fingerprint="v2")
-    with imported(tmp_path / "export.jsonl", tmp_path / "me.epic", encoder=other, verifier=Model()) as made:
+def test_an_import_with_another_encoder_is_searched_by_that_one(tmp_path: Path, export: Path) -> None:
+    held, other = rich(), HashEncoder(512, name="other", fingerprint="v2")
+    held.file.export(export, overwrite=True)
+    with imported(export, tmp_path / "me.epic", encoder=other, verifier=WordModel()) as made:
         assert made.tau == other.tau and contents(made, tmp_path) == contents(held, tmp_path)
         assert {hit.item.id for hit in made.search(WINE, k=2)} == {hit.item.id for hit in held.search(WINE, k=2)}
     with pytest.raises(EncoderMismatchError):
         opened(tmp_path / "me.epic")
 
 
-def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    rich().file.export(tmp_path / "export.jsonl")
+def test_an_import_into_another_namespace_leaves_the_first(tmp_path: Path, path: Path, export: Path) -> None:
     with memory(path) as first:
         first.add(OTHERS[:5])
         before = contents(first, tmp_path)
-    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": Model(), "namespace": "second"}
-    with EpicMemory.restore(tmp_path / "export.jsonl", path, **settled(**options)) as second:
+    with imported(export, path, verifier=WordModel(), namespace="second") as second:
         assert len(second.preferences) == 3 and second.namespace == "second"
     with opened(path) as first:
         assert contents(first, tmp_path) == before
         assert len(first.search(WINE, namespace="second", k=20)) == 8
-    other = HashEncoder(fingerprint="v2")
     octets = path.read_bytes()
     with pytest.raises(EncoderMismatchError):
-        imported(tmp_path / "export.jsonl", path, encoder=other, verifier=Model(), namespace="third")
+        imported(export, path, encoder=HashEncoder(fingerprint="v2"), verifier=WordModel(), namespace="third")
     assert path.read_bytes() == octets
 
 
-def test_an_import_into_what_holds_something_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    rich().file.export(tmp_path / "export.jsonl")
+def test_an_import_into_what_holds_something_is_refused(tmp_path: Path, path: Path, export: Path) -> None:
     memory(path).close()
-    octets = path.read_bytes()
-    with pytest.raises(StoreError, match="holds something"):
-        imported(tmp_path / "export.jsonl", path, verifier=Model())
-    assert path.read_bytes() == octets
-    export = (tmp_path / "export.jsonl").read_bytes()
-    with pytest.raises(StoreError):
-        EpicMemory.restore(tmp_path / "export.jsonl", tmp_path / "export.jsonl", encoder=HashEncoder())
-    assert (tmp_path / "export.jsonl").read_bytes() == export
+    before = path.read_bytes(), export.read_bytes()
+    for target in (path, export):
+        with pytest.raises(StoreError, match="holds something" if target == path else None):
+            imported(export, target, verifier=WordModel())
+    assert (path.read_bytes(), export.read_bytes()) == before
     assert files(tmp_path) == ["export.jsonl", "me.epic"]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """An export of a memory that has everything there is."""
+    target = tmp_path_factory.mktemp("written") / "export.jsonl"
+    rich().file.export(target)
+    return target.read_bytes()
+
+
+@pytest.fixture
+def export(tmp_path: Path, written: bytes) -> Path:
+    """That export, in a file that a test may change."""
+    made = tmp_path / "export.jsonl"
+    made.write_bytes(written)
+    return made
 
 
 def refused(export: Path, **options: Any) -> str:
     """Why an export is not imported; no file is left."""
     path = export.parent / "made.epic"
     with pytest.raises(EpicError) as error:
-        EpicMemory.restore(
-            export, path, **settled(**{"encoder": HashEncoder(), "verifier": Model(), **options})
-        ).close()
+        imported(export, path, **{"verifier": WordModel(), **options}).close()
     assert not path.exists() and files(export.parent) == ([export.name] if export.exists() else [])
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("confidence", -0.01), ("confidence", 1.01), ("similarity", -1.01), ("similarity", 1.01), ("added", 0.5)],
-)
-def test_an_entrys_number_out_of_bounds_is_refused(tmp_path: Path, name: str, value: float) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
-    lines = [json.loads(line) for line in export.read_text("utf-8").splitlines()]
-    number = next(number for number, line in enumerate(lines) if line.get("entries"))
-    lines[number]["entries"][0][name] = value
-    export.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    assert f"line {number + 1}" in refused(export) and str(value) in refused(export)
-
-
-def test_an_export_cut_anywhere_is_refused(tmp_path: Path) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
+def test_an_export_cut_anywhere_is_refused(export: Path) -> None:
     octets = export.read_bytes()
     lines = octets.splitlines(keepends=True)
     for count in range(len(lines)):
@@ -425,7 +347,7 @@ def test_an_export_cut_anywhere_is_refused(tmp_path: Path) -> None:
     export.write_bytes(octets + lines[-2])
     assert f"line {len(lines) + 1}" in refused(export)
     export.write_bytes(octets.rstrip(b"\n"))
-    imported(export, tmp_path / "made.epic", verifier=Model()).close()
+    imported(export, export.with_name("made.epic"), verifier=WordModel()).close()
 
 
 LINE = {"kind": "item", "id": "x", "text": "t", "metadata": {}, "version": "0" * 12, "light": True, "entries": []}
@@ -442,9 +364,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_a_broken_line_is_named(tmp_path: Path, broken: str) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
+def test_a_broken_line_is_named(export: Path, broken: str) -> None:
     lines = export.read_text("utf-8").splitlines()
     # A good item too many is another matter.
     for number in (5,) if '"id": "x"' in BROKEN[broken] else (0, 2, 5, len(lines) - 1):
@@ -457,15 +377,13 @@ WRONG_VALUES: list[Any] = [None, "", "x", -1, 2**70, 1e999, float("nan"), [], {}
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Where something stands in a line."""
-    found = [at] if at else []
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inner:
-        if at[-1:] != ("metadata",):
-            found += places(each, (*at, key))
-    return found
+    below = [place for key, each in inner if at[-1:] != ("metadata",) for place in places(each, (*at, key))]
+    return [at, *below] if at else below
 
 
 def with_value(line: Any, at: tuple[Any, ...], value: Any) -> Any:
+    """A line with something else in one place."""
     copy = json.loads(json.dumps(line))
     inner = copy
     for key in at[:-1]:
@@ -476,10 +394,9 @@ def with_value(line: Any, at: tuple[Any, ...], value: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["epic-memory", "preference", "item", "pending", "end"])
 @pytest.mark.slow
-def test_whatever_a_line_holds_it_is_imported_whole_or_refused(tmp_path: Path, kind: str) -> None:
+def test_whatever_a_line_holds_it_is_imported_whole_or_refused(export: Path, kind: str) -> None:
     """No error but our own, and no file that cannot be opened."""
-    export, path = tmp_path / "export.jsonl", tmp_path / "made.epic"
-    rich().file.export(export)
+    path = export.with_name("made.epic")
     lines = [json.loads(line) for line in export.read_text("utf-8").splitlines()]
     number = next(number for number, line in enumerate(lines) if line["kind"] == kind)
     noise, wrong = random.Random(5), []
@@ -488,36 +405,47 @@ def test_whatever_a_line_holds_it_is_imported_whole_or_refused(tmp_path: Path, k
             made = [*lines[:number], with_value(lines[number], at, value), *lines[number + 1 :]]
             export.write_text("".join(json.dumps(line) + "\n" for line in made), "utf-8")
             try:
-                imported(export, path, verifier=Model()).close()
+                imported(export, path, verifier=WordModel()).close()
+            except EpicError:
+                wrong += [(at, value, "a file is left")] if path.exists() else []
+            except Exception as error:
+                wrong.append((at, value, repr(error)[:100]))
+            else:
                 with opened(path) as held:
                     held.file.verify()
                     searched(held)
                     assert [p.text for p in held.preferences]
-                path.unlink()
-            except EpicError:
-                if path.exists():
-                    wrong.append((at, value, "a file is left"))
-                    path.unlink()
-            except Exception as error:
-                wrong.append((at, value, repr(error)[:100]))
-                path.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     assert wrong == []
 
 
-def test_another_format_is_refused(tmp_path: Path) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
-    text = export.read_text("utf-8")
-    export.write_text(text.replace('"format": 1', '"format": 2', 1), "utf-8")
-    assert "line 1" in refused(export) and "newer version" in refused(export)
-    export.write_text('{"text": "a corpus"}\n', "utf-8")
-    assert "line 1" in refused(export)
-    export.write_bytes(text.encode("utf-16"))
-    assert "UTF-8" in refused(export)
-    export.write_bytes(b"\xff\xfe\x00\x01")
-    assert "UTF-8" in refused(export)
-    export.write_bytes(b"")
-    assert "no end" in refused(export)
+def numbered(name: str, value: float) -> Callable[[bytes], bytes]:
+    """Gives an entry another number."""
+    return lambda octets: re.sub(rf'"{name}": [-.\d]+'.encode(), f'"{name}": {value}'.encode(), octets, count=1)
+
+
+NO_EXPORTS: list[tuple[str, Callable[[bytes], bytes], str]] = [
+    ("newer", lambda octets: octets.replace(b'"format": 1', b'"format": 2', 1), "line 1.*newer version"),
+    ("another kind of file", lambda octets: b'{"text": "a corpus"}\n', "line 1"),
+    ("UTF-16", lambda octets: octets.decode().encode("utf-16"), "UTF-8"),
+    ("no text", lambda octets: b"\xff\xfe\x00\x01", "UTF-8"),
+    ("empty", lambda octets: b"", "no end"),
+    ("a preference twice", lambda octets: re.sub(b"(\n.*)", rb"\1\1", octets, count=1), "line 3.*there twice"),
+    *(
+        (f"{name} {value}", numbered(name, value), rf"line \d+.*{value}")
+        for name, values in (("confidence", (-0.01, 1.01)), ("similarity", (-1.01, 1.01)), ("added", (0.5,)))
+        for value in values
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "altered", "said"), NO_EXPORTS)
+def test_what_is_no_export_is_refused(export: Path, name: str, altered: Callable[[bytes], bytes], said: str) -> None:
+    export.write_bytes(altered(export.read_bytes()))
+    assert re.search(said, refused(export), re.S)
+
+
+def test_an_export_that_is_not_there_is_refused(export: Path) -> None:
     export.unlink()
     assert "cannot be read" in refused(export)
     export.mkdir()
@@ -525,22 +453,10 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"reserve": "much"}, {"tau": 7}, {"budget": "much"}, {"budget": 30_000}, {"namespace": ""}],
-    ids=str,
+    "options", [{"reserve": "much"}, {"tau": 7}, {"budget": "much"}, {"budget": 30_000}, {"namespace": ""}], ids=str
 )
-def test_options_that_cannot_be_leave_no_file(tmp_path: Path, options: dict[str, Any]) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
+def test_options_that_cannot_be_leave_no_file(export: Path, options: dict[str, Any]) -> None:
     refused(export, **options)
-
-
-def test_a_preference_that_is_there_twice_is_refused(tmp_path: Path) -> None:
-    export = tmp_path / "export.jsonl"
-    rich().file.export(export)
-    first, preference, *rest = export.read_text("utf-8").splitlines()
-    export.write_text("\n".join([first, preference, preference, *rest]) + "\n", "utf-8")
-    assert "line 3" in (said := refused(export)) and "there twice" in said
 
 
 def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -593,32 +509,6 @@ def test_a_memory_is_never_written_over_itself(path: Path, call: str, link: str)
         assert len(held) == 9
 
 
-# backup
-
-
-def test_a_backup_is_the_memory(tmp_path: Path, path: Path) -> None:
-    with rich(path) as held:
-        held.file.backup(tmp_path / "copy.epic")
-        before, hits = contents(held, tmp_path), searched(held)
-        held.forget("a", "b")
-        assert files(tmp_path) == ["copy.epic", "me.epic"]
-        with opened(tmp_path / "copy.epic") as copy:
-            assert contents(copy, tmp_path) == before and searched(copy) == hits
-            copy.file.verify()
-            # A file of its own.
-            copy.add(OTHERS[:3])
-            assert len(held) == 2 and len(copy) == 7
-
-
-def test_a_memory_in_ram_is_backed_up_into_a_file(path: Path) -> None:
-    held = rich()
-    held.file.backup(path)
-    with opened(path) as copy:
-        assert contents(copy, path.parent) == contents(held, path.parent)
-        assert searched(copy) == searched(held)
-        copy.file.verify()
-
-
 def test_a_backup_onto_a_file_is_refused_unless_wanted(tmp_path: Path, path: Path) -> None:
     target = tmp_path / "copy.epic"
     target.write_bytes(b"mine")
@@ -643,9 +533,6 @@ def test_a_backup_is_of_the_last_commit(tmp_path: Path, path: Path) -> None:
             held.file.backup(tmp_path / "copy.epic")
         with opened(tmp_path / "copy.epic") as copy:
             assert len(copy) == 5
-
-
-# compact and verify
 
 
 def test_compacting_makes_the_file_smaller_and_changes_nothing_else(path: Path) -> None:
@@ -684,44 +571,41 @@ def test_verifying_counts_rows_and_finds_what_is_wrong(path: Path) -> None:
         held.file.verify()
 
 
-# asynchronous twins
-
-TWINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "forget": (lambda m, f: m.forget("a", "e"), lambda m, f: m.aforget("a", "e")),
-    "export": (lambda m, f: m.file.export(f / "out"), lambda m, f: m.file.aexport(f / "out")),
-    "backup": (lambda m, f: m.file.backup(f / "out"), lambda m, f: m.file.abackup(f / "out")),
-    "compact": (lambda m, f: m.file.compact(), lambda m, f: m.file.acompact()),
-    "unknown": (lambda m, f: m.forget("nobody"), lambda m, f: m.aforget("nobody")),
-    "itself": (lambda m, f: m.file.backup(m.file.path), lambda m, f: m.file.abackup(m.file.path)),
-    "again": (lambda m, f: m.file.export(m.file.path), lambda m, f: m.file.aexport(m.file.path)),
+# What is called, in which folder, with what: the memory's file is "me.epic" there.
+TWINS: dict[str, tuple[str, Callable[[Path], tuple[Any, ...]]]] = {
+    "forget": ("forget", lambda folder: ("a", "e")),
+    "export": ("file.export", lambda folder: (folder / "out",)),
+    "backup": ("file.backup", lambda folder: (folder / "out",)),
+    "compact": ("file.compact", lambda folder: ()),
+    "unknown": ("forget", lambda folder: ("nobody",)),
+    "itself": ("file.backup", lambda folder: (folder / "me.epic",)),
+    "again": ("file.export", lambda folder: (folder / "me.epic",)),
 }
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_the_asynchronous_twins_do_the_same(tmp_path: Path, twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "given"), TWINS.values(), ids=TWINS)
+async def test_the_asynchronous_twins_do_the_same(
+    tmp_path: Path, name: str, given: Callable[[Path], tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # A slow machine would commit the same verdicts in more blocks, and so in another order.
     monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 60.0)
     outcomes = []
-    for number, call in enumerate(TWINS[twin]):
-        folder = tmp_path / str(number)
+    for twin in (False, True):
+        folder = tmp_path / str(twin)
         folder.mkdir()
         with rich(folder / "me.epic") as held:
-
-            async def wait(made: Any) -> Any:
-                return await made
-
             try:
-                made = call(held, folder)
-                result = asyncio.run(wait(made)) if number else made
+                made = method(held, name, twin=twin)(*given(folder))
+                result = await made if twin else made
             except EpicError as error:
                 result = type(error), str(error).replace(str(folder), "")
             held.file.verify()
             lines = contents(held, folder)
-            for line in lines:
-                line.pop("expires_at", None)
-                for entry in line.get("entries", ()):
-                    del entry["added"]
-            outcomes.append((result, lines, files(folder)))
+        for line in lines:
+            line.pop("expires_at", None)
+            for entry in line.get("entries", ()):
+                del entry["added"]
+        outcomes.append((result, lines, files(folder)))
     assert outcomes[0] == outcomes[1]
 
 
@@ -744,36 +628,32 @@ def test_reading_only_never_writes(path: Path, tmp_path: Path) -> None:
     assert files(tmp_path) == ["copy.epic", "export.jsonl", "me.epic"]
 
 
-CHANGES: dict[str, Callable[[EpicMemory], object]] = {
-    "add": lambda held: held.add(["red wine more"]),
-    "add what is far": lambda held: held.add(["yellow"]),
-    "aadd": lambda held: asyncio.run(held.aadd(["red wine more"])),
-    "add_conversation": lambda held: add_conversation(held, [{"role": "user", "content": "red wine more"}]),
-    "forget": lambda held: held.forget("a"),
-    "aforget": lambda held: asyncio.run(held.aforget("a")),
-    "retry": lambda held: held.retry(),
-    "compact": lambda held: held.file.compact(),
-    "preferences.add": lambda held: held.preferences.add("cold wind"),
-    "preferences.remove": lambda held: held.preferences.remove(WINE),
-    "preferences.replace": lambda held: held.preferences.replace(WINE, "cold wind"),
-    "preferences.set_aspects": lambda held: held.preferences.set_aspects(WINE, {"liked": ["port"]}),
-    "preferences.set_expansion": lambda held: held.preferences.set_expansion(WINE, {"follows": ["port"]}),
-    "replace the expiry": lambda held: held.preferences.replace(WINE, WINE),
-    "reencode": lambda held: held.file.reencode(HashEncoder(fingerprint="v2")),
-}
+CHANGES: list[tuple[str, tuple[Any, ...]]] = [
+    *((name, ([text],)) for name in ("add", "aadd") for text in ("red wine more", "yellow")),
+    *((name, ("a",)) for name in ("forget", "aforget")),
+    *((name, ()) for name in ("retry", "file.compact")),
+    ("file.reencode", (HashEncoder(fingerprint="v2"),)),
+    ("preferences.add", ("cold wind",)),
+    ("preferences.remove", (WINE,)),
+    *(("preferences.replace", (WINE, new)) for new in ("cold wind", WINE)),
+    ("preferences.set_aspects", (WINE, {"liked": ["port"]})),
+    ("preferences.set_expansion", (WINE, {"follows": ["port"]})),
+]
 
 
 @pytest.mark.parametrize("ledger", [None, 0])
-def test_reading_only_refuses_every_change_before_a_model_is_asked(path: Path, ledger: int | None) -> None:
+async def test_reading_only_refuses_every_change_before_a_model_is_asked(path: Path, ledger: int | None) -> None:
     rich(path).close()
     before = path.read_bytes()
     with opened(path, read_only=True, ledger=ledger, verifier=KeepAll()) as held:
         expected = searched(held)
-        for name, change in CHANGES.items():
+        for name, given in CHANGES:
             with pytest.raises(ReadOnlyError):
-                change(held)
-            assert held.verifier.asked == [], name  # type: ignore[attr-defined]
-            assert searched(held) == expected, name
+                made = method(held, name)(*given)
+                await made
+        with pytest.raises(ReadOnlyError):
+            add_conversation(held, [{"role": "user", "content": "red wine more"}])
+        assert asked(held) == 0 and searched(held) == expected
     assert path.read_bytes() == before
 
 
@@ -813,31 +693,47 @@ def test_a_file_and_folder_without_write_permission_can_be_read(path: Path) -> N
 
 def ending(path: Path | None, clock: Clock, **options: Any) -> EpicMemory:
     held = memory(path, [Preference(text=WINE, expires_at=clock.ends(1)), SEA], **options)
-    held.add(
-        [Item(id="wine", text="red wine"), Item(id="both", text="red wine blue sea"), Item(id="sea", text="blue sea")]
-    )
+    held.add(Item(id=name, text=text) for name, text in (("wine", WINE), ("both", f"{WINE} {SEA}"), ("sea", SEA)))
     return held
 
 
-def ids(held: EpicMemory, query: str = WINE, **options: Any) -> set[str]:
+def ids(held: EpicMemory, query: str = WINE) -> set[str]:
     """The ids of what is kept for a preference; the light tier has the rest."""
-    return {hit.item.id for hit in held.search(query, k=20, **searching(**options)) if hit.entries}
+    return {hit.item.id for hit in held.search(query, k=20) if hit.entries}
+
+
+def told(held: EpicMemory) -> list[str]:
+    return [preference.text for preference in held.preferences]
+
+
+def asked(held: EpicMemory) -> int:
+    return len(held.verifier.asked)
 
 
 def test_a_preference_counts_until_its_time_is_over(clock: Clock) -> None:
     held = ending(None, clock)
     clock.pass_by(0.5)
-    assert [p.text for p in held.preferences] == [WINE, SEA] and ids(held) == {"wine", "both", "sea"}
+    assert told(held) == [WINE, SEA] and ids(held) == {"wine", "both", "sea"}
     assert [text for text, _, _ in held.search(WINE).steered_by] == [WINE]
     clock.pass_by(0.5)
-    assert [p.text for p in held.preferences] == [SEA]
+    assert told(held) == [SEA]
     hits = held.search(WINE, k=20)
     assert {hit.item.id: hit.preferences for hit in hits} == {"both": [SEA], "sea": [SEA], "wine": []}
     assert {hit.item.id: hit.tier for hit in hits} == {"both": "memory", "sea": "memory", "wine": "light"}
     assert [preference.text for preference, _ in hits.matters] == [SEA]
     assert WINE not in [text for text, *_ in hits.steered_by]
-    with pytest.raises(UnknownPreferenceError):
-        held.search(WINE, options=SearchOptions(preferences=[WINE]))
+    changes: list[Callable[[], object]] = [
+        lambda: held.search(WINE, options=SearchOptions(preferences=[WINE])),
+        lambda: held.preferences.remove(WINE),
+        lambda: held.preferences.replace(WINE, TRAIN),
+    ]
+    for change in changes:
+        with pytest.raises(UnknownPreferenceError):
+            change()
+    # It does not match what comes either.
+    report = held.add([Item(id="new", text="red wine anew"), Item(id="mixed", text="red wine at blue sea anew")])
+    assert report.kept == 1
+    assert [entry.preference for entry in held.explain("mixed").entries] == [SEA]
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -846,44 +742,31 @@ def test_what_has_expired_is_hidden_after_opening_too(path: Path, clock: Clock, 
     clock.pass_by(2)
     before = path.read_bytes()
     with opened(path, read_only=read_only) as held:
-        assert [p.text for p in held.preferences] == [SEA] and ids(held) == {"both", "sea"}
+        assert told(held) == [SEA] and ids(held) == {"both", "sea"}
         if read_only:
             with pytest.raises(ReadOnlyError):
                 held.add(["blue sea more"])
         held.file.verify()
-    if read_only:
-        assert path.read_bytes() == before
+    assert path.read_bytes() == before or not read_only
 
 
-def test_what_has_expired_does_not_match_what_comes(clock: Clock) -> None:
-    held = ending(None, clock)
-    clock.pass_by(2)
-    report = held.add([Item(id="new", text="red wine anew"), Item(id="mixed", text="red wine at blue sea anew")])
-    assert report.kept == 1
-    assert [entry.preference for entry in held.explain("mixed").entries] == [SEA]
-    with pytest.raises(UnknownPreferenceError):
-        held.preferences.remove(WINE)
-    with pytest.raises(UnknownPreferenceError):
-        held.preferences.replace(WINE, TRAIN)
+CHANGES_AFTER: list[tuple[str, tuple[Any, ...]]] = [
+    ("add", ([Item(id="later", text="something else")],)),
+    ("preferences.add", (TRAIN,)),
+    ("preferences.replace", (SEA, "blue sea always")),
+    ("file.compact", ()),
+]
 
 
-CHANGES_AFTER: dict[str, Callable[[EpicMemory], object]] = {
-    "add": lambda held: held.add([Item(id="later", text="something else")]),
-    "preferences.add": lambda held: held.preferences.add(TRAIN),
-    "preferences.replace": lambda held: held.preferences.replace(SEA, "blue sea always"),
-    "compact": lambda held: held.file.compact(),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES_AFTER)
+@pytest.mark.parametrize(("change", "given"), CHANGES_AFTER)
 @pytest.mark.parametrize("options", [{}, {"budget": 300_000, "reserve": 0}], ids=["default", "as in the paper"])
 def test_the_next_change_removes_what_has_expired(
-    path: Path, clock: Clock, change: str, options: dict[str, Any]
+    path: Path, clock: Clock, change: str, given: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
     with ending(path, clock, **options) as held:
         verdicts = held.stats().counts["verdicts"]
         clock.pass_by(2)
-        CHANGES_AFTER[change](held)
+        method(held, change)(*given)
         counts = held.stats().counts
         assert (counts["items"], counts["preferences"]) == (2, 1 + (change == "preferences.add"))
         assert ids(held, SEA) == {"both", "sea"}
@@ -895,44 +778,31 @@ def test_the_next_change_removes_what_has_expired(
         assert counts["verdicts"] < verdicts + 3
         held.file.verify()
     octets = path.read_bytes()
-    assert b"Think of red wine" not in octets and b"because of red wine" not in octets
+    assert b"think of red wine" not in octets and b"because of red wine" not in octets
 
 
-def test_replacing_by_the_same_text_changes_the_time(path: Path, clock: Clock) -> None:
+def test_the_time_changes_by_replacing_by_sync_and_by_adding_again(path: Path, clock: Clock) -> None:
     with ending(path, clock) as held:
-        asked = len(held.verifier.asked)  # type: ignore[attr-defined]
+        before = asked(held)
         held.preferences.replace(WINE, Preference(text=WINE, expires_at=clock.ends(10)))
-        assert held.preferences[0].expires_at == clock.ends(10) and held.preferences[0].text == WINE
+        assert held.preferences[0] == Preference(text=WINE, expires_at=clock.ends(10))
         clock.pass_by(5)
         assert ids(held) == {"wine", "both", "sea"}
         held.preferences.replace(WINE, WINE)
         clock.pass_by(500)
         assert ids(held) == {"wine", "both", "sea"} and held.preferences[0].expires_at is None
         # Nothing was verified again, nothing lost.
-        assert len(held.verifier.asked) == asked  # type: ignore[attr-defined]
+        assert asked(held) == before
+    with memory(path, [Preference(text=WINE, expires_at=clock.ends(9)), SEA], sync=True) as held:
+        assert held.preferences[0].expires_at == clock.ends(9)
+        clock.pass_by(3)
+        assert ids(held) == {"wine", "both", "sea"}
         held.preferences.replace(WINE, Preference(text=WINE, expires_at=clock.ends(-1)))
         assert ids(held) == {"both", "sea"}
     with opened(path) as held:
-        assert [p.text for p in held.preferences] == [SEA]
-        held.file.verify()
-
-
-def test_a_replaced_preference_with_an_id_of_its_own_is_the_new_text() -> None:
-    """The same id with another text is another preference: what was found near the old one is not near this one."""
-    held = memory(None, [Preference(text=WINE, id="mine")])
-    held.add([Item(id="wine", text="red wine")])
-    held.preferences.replace("mine", Preference(text=SEA, id="mine"))
-    assert [p.text for p in held.preferences] == [SEA]
-    assert held.add([Item(id="sea", text="blue sea")]).kept == 1
-    assert ids(held, SEA) == {"sea"}
-    assert [text for text, _, _ in held.search(SEA).steered_by] == [SEA]
-
-
-def test_an_expired_preference_can_be_added_again(path: Path, clock: Clock) -> None:
-    with ending(path, clock) as held:
-        clock.pass_by(2)
+        assert told(held) == [SEA]
         held.preferences.add(Preference(text=WINE, expires_at=clock.ends(1)))
-        assert [p.text for p in held.preferences] == [SEA, WINE]
+        assert told(held) == [SEA, WINE]
         # What only the old one held went to the light tier, and is matched again.
         assert sorted(entry.preference for entry in held.explain("both").entries) == [SEA, WINE]
         assert ids(held) == {"wine", "both", "sea"}
@@ -941,44 +811,36 @@ def test_an_expired_preference_can_be_added_again(path: Path, clock: Clock) -> N
         assert ids(held) == {"both", "sea"}
 
 
+def test_a_replaced_preference_with_an_id_of_its_own_is_the_new_text() -> None:
+    """The same id with another text is another preference: what was found near the old one is not near this one."""
+    held = memory(None, [Preference(text=WINE, id="mine")])
+    held.add([Item(id="wine", text="red wine")])
+    held.preferences.replace("mine", Preference(text=SEA, id="mine"))
+    assert told(held) == [SEA]
+    assert held.add([Item(id="sea", text="blue sea")]).kept == 1
+    assert ids(held, SEA) == {"sea"}
+    assert [text for text, _, _ in held.search(SEA).steered_by] == [SEA]
+
+
 def test_the_same_program_runs_before_and_after_the_time(path: Path, clock: Clock) -> None:
     given = [Preference(text=WINE, expires_at=clock.ends(1)), Preference(text=SEA)]
-    for sync in (False, True, False):
-        with memory(path, given, sync=sync) as held:
-            assert [p.text for p in held.preferences] == [WINE, SEA]
-            held.add(OTHERS[:2])
-    clock.pass_by(2)
-    for sync in (False, True, False):
-        with memory(path, given, sync=sync) as held:
-            assert [p.text for p in held.preferences] == [SEA]
-            held.add([Item(id="sea", text="blue sea")])
-            assert ids(held) == {"sea"}
+    for left in ([WINE, SEA], [SEA]):
+        for sync in (False, True, False):
+            with memory(path, given, sync=sync) as held:
+                assert told(held) == left
+                held.add([*OTHERS[:2], Item(id="sea", text="blue sea")] if WINE in left else [])
+                assert ids(held) == {*({"other0", "other1"} if WINE in left else ()), "sea"}
+        clock.pass_by(2)
 
 
-def test_syncing_takes_over_when_a_preference_ends(path: Path, clock: Clock) -> None:
-    with ending(path, clock):
-        pass
-    with memory(path, [Preference(text=WINE, expires_at=clock.ends(9)), SEA], sync=True) as held:
-        assert held.preferences[0].expires_at == clock.ends(9)
-    clock.pass_by(3)
-    with opened(path) as held:
-        assert ids(held) == {"wine", "both", "sea"}
-
-
-def test_a_preference_that_has_ended_already_costs_nothing(clock: Clock) -> None:
-    held = memory(None, [SEA])
-    held.add([Item(id="both", text="red wine blue sea")])
-    asked = len(held.verifier.asked)  # type: ignore[attr-defined]
-    with suppress(EpicError):
-        held.preferences.add(Preference(text=WINE, expires_at=clock.ends(-1)))
-    assert [p.text for p in held.preferences] == [SEA]
-    assert len(held.verifier.asked) == asked  # type: ignore[attr-defined]
-
-
-def test_an_item_that_waits_for_an_expired_preference_waits_no_more(clock: Clock) -> None:
+def test_a_preference_that_has_ended_costs_nothing_and_nothing_waits_for_it(clock: Clock) -> None:
     held = memory(None, [Preference(text=WINE, expires_at=clock.ends(1)), SEA])
     held.add([Item(id="w", text="red wine wait"), Item(id="s", text="blue sea wait")])
     clock.pass_by(2)
+    before = asked(held)
+    with suppress(EpicError):
+        held.preferences.add(Preference(text="sea wait", expires_at=clock.ends(-1)))
+    assert told(held) == [SEA] and asked(held) == before
     held.verifier = KeepAll()
     report = held.retry()
     assert (report.kept, report.discarded) == (1, 1) and ids(held, SEA) == {"s"}
@@ -987,26 +849,18 @@ def test_an_item_that_waits_for_an_expired_preference_waits_no_more(clock: Clock
 
 @pytest.mark.parametrize("text", ["2031-03-31T12:00:00+01:00", "2031-03-31T11:00:00Z", "2031-03-31 11:00+00:00"])
 def test_a_time_may_be_given_as_text(path: Path, text: str) -> None:
-    expected = datetime(2031, 3, 31, 11, tzinfo=timezone.utc)
-    preference = Preference(text=WINE, expires_at=text)  # type: ignore[arg-type]
-    assert preference.expires_at == expected
+    preference = Preference(text=WINE, expires_at=text)
+    assert preference.expires_at == datetime(2031, 3, 31, 11, tzinfo=timezone.utc)
     memory(path, [preference]).close()
     with opened(path) as held:
         assert held.preferences == [preference]
 
 
+FIRST_MINUTE = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))
+
+
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        datetime(2031, 3, 31),
-        "2031-03-31T12:00:00",
-        "tomorrow",
-        0,
-        True,
-        float("nan"),
-        datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
-    ],
-    ids=str,
+    "wrong", [datetime(2031, 3, 31), "2031-03-31T12:00:00", "tomorrow", 0, True, float("nan"), FIRST_MINUTE], ids=str
 )
 def test_what_is_no_time_with_a_zone_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInputError):

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from epic_memory import EpicMemory
-from epic_memory.errors import InvalidInputError
-from helpers import DiscardAll, HashEncoder, KeepAll, memory_at, settled
+from helpers import DiscardAll, memory_at, memory_of
 
 WINE, CHEESE = "red wine", "old cheddar"
-
-
-def memory_of(*preferences: str, path: Path | None = None, **options: Any) -> EpicMemory:
-    options = {"encoder": HashEncoder(), "verifier": KeepAll(), "tau": 0.3, **options}
-    return (
-        EpicMemory(preferences, **settled(**options))
-        if path is None
-        else EpicMemory.open(path, preferences, **settled(**options))
-    )
 
 
 def test_what_the_coarse_filter_and_the_verifier_turn_away_is_held_by_its_text() -> None:
@@ -43,37 +29,25 @@ def test_a_reserve_of_zero_holds_nothing_but_what_was_kept() -> None:
     assert [item.text for item in memory.items()] == ["red wine from Porto"]
 
 
-@pytest.mark.parametrize("reserve", [-1, "much", True, 1.5])
-def test_a_reserve_that_is_none_is_refused(reserve: Any) -> None:
-    with pytest.raises(InvalidInputError, match="reserve"):
-        memory_of(WINE, reserve=reserve)
-
-
-def test_a_preference_that_comes_later_finds_what_was_offered_before() -> None:
-    memory = memory_of(WINE)
-    memory.add(["old cheddar from Somerset", "a train to Berlin"])
-    assert len(memory) == 0
-    report = memory.preferences.add(CHEESE)
-    assert report.kept == 1 and len(memory) == 1
-    (hit,) = memory.search("old cheddar", k=1)
-    assert (hit.tier, hit.preferences) == ("memory", [CHEESE])
-
-
-def test_what_a_preference_held_stays_by_its_text_alone_when_the_preference_goes(tmp_path: Path) -> None:
-    with memory_of(WINE, CHEESE, path=tmp_path / "me.epic") as memory:
-        memory.add(["red wine from Porto"])
-        memory.preferences.remove(WINE)
-        assert (len(memory), memory.stats().counts["light"]) == (0, 1)
-        (hit,) = memory.search("red wine", k=1)
+def test_a_preference_finds_what_was_offered_before_it_and_leaves_it_when_it_goes(path: Path) -> None:
+    with memory_at(path, WINE) as memory:
+        memory.add(["old cheddar from Somerset", "a train to Berlin"])
+        assert len(memory) == 0
+        report = memory.preferences.add(CHEESE)
+        assert report.kept == 1 and len(memory) == 1
+        (hit,) = memory.search("old cheddar", k=1)
+        assert (hit.tier, hit.preferences) == ("memory", [CHEESE])
+        memory.preferences.remove(CHEESE)
+        assert (len(memory), memory.stats().counts["light"]) == (0, 2)
+        (hit,) = memory.search("old cheddar", k=1)
         assert (hit.tier, hit.instructions) == ("light", [])
-    assert b"Think of" not in (tmp_path / "me.epic").read_bytes()
+    assert b"Think of" not in path.read_bytes()
 
 
-def test_the_file_stays_within_its_reserve_and_keeps_what_is_nearest(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
+def test_the_file_stays_within_its_reserve_and_keeps_what_is_nearest(path: Path) -> None:
     far = [f"item {number} about {' '.join(f'w{number}x{word}' for word in range(40))}" for number in range(400)]
     near = [f"wine {number} {' '.join(f'n{number}x{word}' for word in range(20))}" for number in range(20)]
-    with memory_of(WINE, path=path, verifier=DiscardAll(), reserve="100 KB") as memory:
+    with memory_at(path, WINE, verifier=DiscardAll(), reserve="100 KB") as memory:
         report = memory.add([*far, *near])
         assert report.light + report.no_room >= 420 and report.no_room > 0
         assert memory.stats().bytes["total"] <= 110_000

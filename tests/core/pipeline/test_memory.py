@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from epic_memory.errors import (
     VerifierError,
 )
 from epic_memory.text.chunking import WordChunker
+from epic_memory.types import Candidate
 from helpers import (
     BROKEN,
     CONTRACT_BREAKERS,
@@ -45,7 +48,6 @@ from helpers import (
     memory_at,
     memory_of,
     searching,
-    settled,
 )
 
 WINE, TRAIN = "red wine", "night train"
@@ -59,6 +61,10 @@ def texts(hits: list[Hit]) -> list[str]:
     return [hit.item.text for hit in hits]
 
 
+def told(preferences: Iterable[Preference]) -> list[str]:
+    return [preference.text for preference in preferences]
+
+
 # building
 
 
@@ -68,38 +74,35 @@ def test_what_is_near_a_preference_is_kept_and_found() -> None:
     assert (report.seen, report.passed, report.kept, report.discarded, report.entries) == (3, 2, 2, 0, 2)
     assert report.tau == memory.tau == 0.3
     assert len(memory) == 2
-    (hit,) = memory.search("which wine", k=1)
-    assert hit.item.text == "a red wine"
-    assert hit.preferences == [WINE]
-    assert hit.instructions == ["Think of red wine: a red wine"]
-    assert hit.stances == [Stance.SUPPORTS]
-    assert hit.tier == "memory"
+    hits = memory.search("which wine", k=1)
+    assert texts(hits) == ["a red wine"] and hits[0].tier == "memory"
+    assert (hits[0].preferences, hits[0].stances) == ([WINE], [Stance.SUPPORTS])
+    assert hits[0].instructions == ["Think of red wine: a red wine"]
+    # The parts of the paper's Tables 3 and 9.
+    assert list(report.timings) == ["embedding", "coarse filter", "verification", "embedding instructions", "index"]
+    assert list(hits.timings) == ["embedding", "steering", "index"]
+    assert all(seconds >= 0 for seconds in (*report.timings.values(), *hits.timings.values()))
+    assert report.seconds == pytest.approx(sum(report.timings.values()))
 
 
 def test_the_default_memory_needs_nothing() -> None:
+    casino = "The hotel has a large casino with slot machines and poker tables."
+    vegan = "Lentil soup is a vegan dish made without meat, milk or eggs."
     memory = EpicMemory(preferences=["I avoid hotels with on-site casinos.", "I follow a strict vegan diet."])
-    memory.add(
-        [
-            "The hotel has a large casino with slot machines and poker tables.",
-            "Lentil soup is a vegan dish made without meat, milk or eggs.",
-            "The treaty was signed in 1648 after long negotiations.",
-        ]
-    )
+    memory.add([casino, vegan, "The treaty was signed in 1648 after long negotiations."])
     hits = memory.search("Where should I stay in Las Vegas, is there a hotel with a casino?", k=5)
-    assert "casino" in hits[0].item.text
+    assert texts(hits)[0] == casino and not any("treaty" in text for text in texts(hits))
     assert hits[0].instructions and hits[0].preferences == ["I avoid hotels with on-site casinos."]
-    assert not any("treaty" in text for text in texts(hits))
 
 
 def test_the_report_adds_up() -> None:
-    verifier = Answering(
-        lambda c: (
-            keep(c)
-            if "1" in c.item.text
-            else Verdict(decision=Decision.DISCARD if "2" in c.item.text else Decision.UNDECIDED, rationale="why")
-        )
-    )
-    memory = memory_of(verifier=verifier)
+    decisions = {"1": Decision.KEEP, "2": Decision.DISCARD, "3": Decision.UNDECIDED}
+
+    def judged(candidate: Candidate) -> Verdict:
+        decision = next(decisions[word[0]] for word in candidate.item.text.split() if word[0] in decisions)
+        return keep(candidate) if decision is Decision.KEEP else Verdict(decision=decision, rationale="why")
+
+    memory = memory_of(verifier=Answering(judged))
     memory.add(["red wine 1"])
     report = memory.add(
         ["red wine 1", "red wine 11", "red wine 2", "red wine 3", "wine in a b c d e f g h i j k", "sky"]
@@ -114,14 +117,7 @@ def test_the_report_adds_up() -> None:
     assert "undecided" in str(report)
 
 
-def test_the_report_times_the_parts_of_table_3() -> None:
-    report = memory_of().add(wines(3))
-    assert list(report.timings) == ["embedding", "coarse filter", "verification", "embedding instructions", "index"]
-    assert all(seconds >= 0 for seconds in report.timings.values())
-    assert report.seconds == pytest.approx(sum(report.timings.values()))
-
-
-def test_a_known_id_with_another_text_replaces_the_earlier_version() -> None:
+def test_a_known_id_with_another_text_replaces_the_earlier_version_whether_it_is_kept_or_not() -> None:
     memory = memory_of()
     memory.add([Item(id="a", text="red wine old"), Item(id="b", text="red wine other")])
     report = memory.add([Item(id="a", text="red wine new")])
@@ -129,13 +125,8 @@ def test_a_known_id_with_another_text_replaces_the_earlier_version() -> None:
     assert sorted(texts(memory.search("wine"))) == ["red wine new", "red wine other"]
     assert memory.stats().counts["entries"] == 2
     assert "new" in memory.explain("a").entries[0].instruction
-
-
-def test_a_new_version_that_is_not_kept_takes_the_old_one_away() -> None:
-    memory = memory_of()
-    memory.add([Item(id="a", text="red wine")])
     memory.add([Item(id="a", text="blue sky")])
-    assert len(memory) == 0 and [(hit.item.text, hit.tier) for hit in memory.search("wine")] == [("blue sky", "light")]
+    assert len(memory) == 1 and memory.items()[-1].text == "blue sky" and memory.search("sky", k=1)[0].tier == "light"
 
 
 @pytest.mark.parametrize(
@@ -155,18 +146,21 @@ def test_the_progress_bar_changes_nothing(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("bad", ["", "  \n", None, 7, b"red wine", ["red wine"], "a\x00b", "\ud800"])
-def test_what_is_no_text_is_an_error_with_its_position_and_nothing_is_written(bad: Any) -> None:
+@pytest.mark.parametrize(
+    ("bad", "what"),
+    [
+        *(
+            (["red wine", bad], "Item 1")
+            for bad in ("", "  \n", None, 7, b"red wine", ["red wine"], "a\x00b", "\ud800")
+        ),
+        *((bad, "add takes") for bad in (None, 7, b"red wine", {"a": "red wine"})),
+    ],
+)
+def test_what_is_no_text_is_an_error_with_its_position_and_nothing_is_written(bad: Any, what: str) -> None:
     memory = memory_of()
-    with pytest.raises(InvalidInputError, match="Item 1"):
-        memory.add(["red wine", bad])
+    with pytest.raises(InvalidInputError, match=what):
+        memory.add(bad)
     assert len(memory) == 0
-
-
-@pytest.mark.parametrize("bad", [None, 7, b"red wine", {"a": "red wine"}])
-def test_what_is_no_iterable_of_texts_is_an_error(bad: Any) -> None:
-    with pytest.raises(InvalidInputError, match="add takes"):
-        memory_of().add(bad)
 
 
 def test_batches_before_a_bad_item_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,48 +198,35 @@ def test_a_chunker_cuts_items_and_keeps_their_metadata() -> None:
 
 
 def test_warnings_say_when_nothing_or_nearly_everything_is_kept() -> None:
-    nothing = memory_of().add([f"sky {n}" for n in range(60)])
-    assert "lower tau" in nothing.warnings[0]
-    discarded = memory_of(verifier=DiscardAll()).add(wines(60))
-    assert "fine verification discarded everything" in discarded.warnings[0]
-    everything = memory_of().add(wines(60))
-    assert "100%" in everything.warnings[0]
-    assert memory_of().add([*wines(10), *(f"sky {n}" for n in range(90))]).warnings == []
+    skies = [f"sky {n}" for n in range(90)]
+    for verifier, items, warned in (
+        (KeepAll(), skies[:60], "lower tau"),
+        (DiscardAll(), wines(60), "fine verification discarded everything"),
+        (KeepAll(), wines(60), "100%"),
+    ):
+        assert warned in memory_of(verifier=verifier).add(items).warnings[0]
+    assert memory_of().add([*wines(10), *skies]).warnings == []
 
 
-# without preferences
-
-
-def test_adding_without_preferences_and_without_a_light_tier_says_what_to_do() -> None:
+def test_without_preferences_both_stages_have_to_be_off_or_there_is_a_light_tier() -> None:
     memory = EpicMemory(encoder=HashEncoder(), settings=Settings(reserve=0))
     with pytest.raises(NoPreferencesError, match=r"preferences\.add"):
         memory.add(["red wine"])
     assert memory.preferences == [] and memory.search("wine") == [] and memory.context("wine") == ""
     memory.preferences.add(WINE)
     assert memory.add(["red wine"]).kept == 1
-
-
-def test_both_stages_off_need_no_preferences() -> None:
     memory = EpicMemory(encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
     assert memory.add(["red wine", "blue sky"]).kept == 2
-    assert texts(memory.search("sky", k=1)) == ["blue sky"]
-    assert memory.search("sky")[0].preferences == []
+    assert texts(memory.search("sky", k=1)) == ["blue sky"] and memory.search("sky")[0].preferences == []
 
 
-# stages
-
-
-def test_coarse_off_verifies_everything_under_every_preference() -> None:
+def test_a_stage_that_is_off_is_left_out() -> None:
     verifier = KeepAll()
     memory = memory_of(WINE, TRAIN, verifier=verifier, coarse=False)
     report = memory.add(["blue sky"])
     assert (report.passed, report.entries, report.tau) == (1, 2, None)
     assert {len(preferences) for _, preferences in verifier.asked} == {2}
-
-
-def test_fine_off_keeps_what_passes_under_its_preferences_without_instruction() -> None:
-    verifier = KeepAll()
-    memory = memory_of(WINE, TRAIN, verifier=verifier, fine=False)
+    memory = memory_of(WINE, TRAIN, verifier=(verifier := KeepAll()), fine=False)
     report = memory.add(["red wine", "blue sky"])
     assert (report.passed, report.kept, report.entries) == (1, 1, 1)
     assert verifier.asked == []
@@ -253,33 +234,16 @@ def test_fine_off_keeps_what_passes_under_its_preferences_without_instruction() 
     assert hit.instructions == [] and hit.preferences == [WINE] and hit.stances == [Stance.NEUTRAL]
     assert (other.item.text, other.tier) == ("blue sky", "light")
     assert "Interpretation Guidance" not in memory.context("wine")
+    # What was kept for no preference is found for any.
+    memory = memory_of(WINE, TRAIN, coarse=False, fine=False)
+    assert memory.add(["red wine", "blue sky"]).entries == 2
+    assert texts(memory.search("sky", k=1, options=SearchOptions(preferences=[WINE]))) == ["blue sky"]
 
 
 def test_the_verifier_sees_only_the_near_preferences_most_similar_first() -> None:
     verifier = KeepAll()
     memory_of("wine", TRAIN, "red wine", verifier=verifier).add(["one red wine"])
     assert verifier.asked == [("one red wine", ("red wine", "wine"))]
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        *(({"tau": tau}, "tau") for tau in (-1.5, 1.5, float("nan"), "high", True)),
-        *(({"keep_rate": rate}, "keep_rate") for rate in (0, -0.1, 1.1, float("nan"))),
-        *(({name: n}, name) for name in ("verdict_cache", "retry_queue") for n in (-1, 1.5, True, "many", None)),
-        ({"tau": 0.3, "keep_rate": 0.1}, "not both"),
-        ({"steering": "best"}, "paper, signed, off"),
-        ({"fallback": 7}, r"callable \(query, k\).*int"),
-        ({"encoder": "all-MiniLM-L6-v2"}, "encoder"),
-        ({"verifier": print}, "verifier"),
-        ({"chunker": str.split}, "chunker"),
-    ],
-)
-def test_a_memory_that_cannot_be_is_an_error(options: dict[str, Any], what: str) -> None:
-    with pytest.raises(InvalidInputError, match=what):
-        memory_of(**options)
-    with pytest.raises(InvalidInputError):
-        EpicMemory.open(None)  # type: ignore[arg-type]
 
 
 def mixed(count: int) -> list[str]:
@@ -295,122 +259,62 @@ def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
         tau = memory.tau
         memory.add(["red wine again"])
         assert memory.tau == report.tau == tau
-    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(keep_rate=0.9)) as memory:
-        assert memory.tau == tau
-    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
-        assert memory.tau == tau
-
-
-def test_keep_rate_on_a_small_sample_warns() -> None:
+    for options in ({"keep_rate": 0.9}, {}):
+        with memory_at(path, **options) as memory:
+            assert memory.tau == tau
     assert "only" in memory_of(keep_rate=0.5).add(mixed(10)).warnings[0]
 
 
 # retrieving
 
 
-def test_scores_are_python_floats_in_descending_order() -> None:
-    memory = memory_of(WINE, TRAIN)
-    memory.add([*wines(20), *(f"night train {n}" for n in range(20))])
-    for options in ({}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
-        hits = memory.search("red wine number 7", k=30, **searching(**options))
-        scores = [hit.score for hit in hits]
-        assert len(hits) == 30
-        assert scores == sorted(scores, reverse=True)
-        assert all(type(score) is float for score in scores)
-        for hit in hits:
-            assert all(type(e.score) is float and type(e.similarity) is float for e in hit.entries)
-            assert all(-1.00001 <= e.score <= 1.00001 for e in hit.entries if e.score is not None)
-
-
-def test_scores_are_cosines_of_the_instruction_with_the_steered_query() -> None:
-    encoder = HashEncoder()
-    memory = memory_of(encoder=encoder)
-    memory.add(["red wine from Spain"])
-    total = encoder.vector("wine") + encoder.vector(WINE)
-    expected = encoder.vector("Think of red wine: red wine from Spain") @ total / np.linalg.norm(total)
-    hits = memory.search(
-        "wine", options=SearchOptions(steering="paper", stance_policy="any", keys="instruction", min_score=None)
-    )
-    assert hits[0].score == pytest.approx(expected, abs=2e-3)
-
-
 def test_steering_can_be_overridden_per_call() -> None:
     memory = memory_of(steering="off")
     memory.add(wines(3))
-    assert memory.search("wine").steered_by == []
-    ((text, similarity, weight),) = memory.search("wine", options=SearchOptions(steering="paper")).steered_by
-    assert (text, weight) == (WINE, 1.0)
-    assert type(similarity) is float
-    assert [text for text, *_ in memory.search("wine", options=SearchOptions(steering="signed")).steered_by] == [WINE]
-    assert (
-        memory.search("sky", options=SearchOptions(steering="signed", keys="instruction", min_score=None)).steered_by
-        == []
-    )
-    assert memory.search("wine").steered_by == []
 
+    def steered(query: str, **options: Any) -> list[tuple[str, float, float]]:
+        return memory.search(query, **searching(**options)).steered_by
 
-def test_hits_have_the_timings_of_table_9() -> None:
-    memory = memory_of()
-    memory.add(wines(3))
-    hits = memory.search("wine")
-    assert list(hits.timings) == ["embedding", "steering", "index"]
-    assert all(seconds >= 0 for seconds in hits.timings.values())
+    ((text, similarity, weight),) = steered("wine", steering="paper")
+    assert (text, weight) == (WINE, 1.0) and type(similarity) is float
+    assert [text for text, *_ in steered("wine", steering="signed")] == [WINE]
+    assert steered("wine") == steered("sky", steering="signed", keys="instruction", min_score=None) == []
 
 
 @pytest.mark.parametrize("k", [1, 20, 21, 10_000])
-def test_k_gives_k_or_all_there_is(k: int) -> None:
-    memory = memory_of()
-    memory.add(wines(20))
-    assert len(memory.search("wine", k=k)) == min(k, 20)
-
-
-@pytest.mark.parametrize(
-    ("query", "options", "what"),
-    [
-        *((query, {}, "query") for query in ("", "   ", None, 7)),
-        *(("wine", {"k": k}, "k must be") for k in (0, -1, 1.5, True, None, "5")),
-        *(("wine", {"namespace": namespace}, "namespace") for namespace in ("", " ", 3)),
-        *(("wine", {"min_score": score}, "min_score") for score in ("often", 2, True)),
-        ("wine", {"keys": "text"}, "keys"),
-        ("wine", {"filter": {"n": 1}}, "Filter"),
-        ("wine", {"stance_policy": "best"}, "prefer, only_supports, any"),
-        ("wine", {"steering": "best"}, "paper, signed, off"),
-        ("wine", {"preferences": 7}, "preferences must be a list of strings, or None for all; not int"),
-    ],
-)
-async def test_a_search_that_cannot_be_is_an_error(query: Any, options: dict[str, Any], what: str) -> None:
-    memory = memory_of()
-    with pytest.raises(InvalidInputError, match=what):
-        await both(memory, "search", query, **searching(**options))
-    with pytest.raises(UnknownPreferenceError, match=WINE):
-        memory.search("wine", options=SearchOptions(preferences=["blue sky"]))
+def test_k_gives_k_or_all_there_is_with_scores_as_floats_in_descending_order(k: int) -> None:
+    memory = memory_of(WINE, TRAIN)
+    memory.add([*wines(10), *(f"night train {n}" for n in range(10))])
+    for options in ({}, {"stance_policy": "any"}, {"steering": "paper"}, {"steering": "off"}):
+        hits = memory.search("red wine number 7 in the night train", k=k, **searching(**options))
+        assert len(hits) == min(k, 20)
+        scores = [hit.score for hit in hits]
+        assert scores == sorted(scores, reverse=True)
+        cosines = [cosine for hit in hits for entry in hit.entries for cosine in (entry.score, entry.similarity)]
+        assert {type(one) for one in (*scores, *cosines)} == {float}
+        assert all(-1.00001 <= cosine <= 1.00001 for cosine in cosines)
 
 
 def test_an_empty_memory_finds_nothing() -> None:
     memory = memory_of()
-    assert memory.search("wine") == [] and len(memory) == 0
+    assert memory.search("wine") == memory.items() == [] and len(memory) == 0
     assert memory.context("wine") == "The user's preferences, the most relevant first:\n- red wine"
     assert memory.context("wine", options=SearchOptions(opening="none")) == ""
     assert memory, "an empty memory is still a memory"
 
 
-def test_the_entries_of_an_item_are_merged() -> None:
-    memory = memory_of("red wine", "wine bottle", "red bottle")
-    memory.add([f"red wine bottle {n}" for n in range(10)])
-    merged = memory.search("red wine bottle", k=4)
-    assert len({hit.item.id for hit in merged}) == 4
-    scores = next([entry.score for entry in hit.entries] for hit in merged if len(hit.entries) == 3)
-    assert scores == sorted(scores, key=lambda score: -(score or 0.0))
+def test_the_entries_of_an_item_are_merged_and_have_ids_of_their_own_that_stay() -> None:
+    def ids(namespace: str) -> set[str]:
+        memory = memory_of("red wine", "wine bottle", "red bottle", namespace=namespace)
+        memory.add([f"red wine bottle {n}" for n in range(10)])
+        merged = memory.search("red wine bottle", k=4)
+        assert len({hit.item.id for hit in merged}) == 4
+        scores = next([entry.score for entry in hit.entries] for hit in merged if len(hit.entries) == 3)
+        assert scores == sorted(scores, reverse=True)
+        return {entry.id for item in memory.items() for entry in memory.explain(item.id).entries}
 
-
-def test_entry_ids_are_distinct_for_each_namespace_item_and_preference_and_the_same_every_time() -> None:
-    def ids(namespace: str) -> list[str]:
-        memory = memory_of(WINE, TRAIN, namespace=namespace)
-        memory.add([f"red wine in the night train {n}" for n in range(3)])
-        return [entry.id for hit in memory.search("wine train", k=9) for entry in hit.entries]
-
-    assert len({*ids("ann"), *ids("bob")}) == 12
-    assert ids("ann") == ids("ann")
+    ann = ids("ann")
+    assert len(ann) == 30 and ann == ids("ann") and len(ann | ids("bob")) == 60
 
 
 @given(remainder=st.integers(0, 6), k=st.integers(1, 40))
@@ -423,39 +327,33 @@ def test_a_filter_is_part_of_the_search_so_k_means_k(remainder: int, k: int) -> 
     assert {hit.item.metadata["r"] for hit in hits} == {remainder}
 
 
-def test_a_filter_sees_items_added_and_removed_later() -> None:
+def test_a_filter_sees_items_added_and_removed_later_and_tells_true_from_one() -> None:
     memory = memory_of()
     condition = Filter.ge("n", 1) & ~Filter.exists("hidden")
-    memory.add(wines(2))
-    assert len(memory.search("wine", filter=condition)) == 1
-    memory.add(wines(4))
-    assert len(memory.search("wine", filter=condition)) == 3
-    memory.add([Item(text="red wine number 3", metadata={"n": 3, "hidden": True})])
-    assert len(memory.search("wine", filter=condition)) == 2
+    hidden = [Item(text="red wine number 3", metadata={"n": 3, "hidden": True})]
+    for added, found in ((wines(2), 1), (wines(4), 3), (hidden, 2)):
+        memory.add(added)
+        assert len(memory.search("wine", filter=condition)) == found
+    memory.add([Item(text=f"red wine {flag}", metadata={"flag": flag}) for flag in (1, True)])
+    for flag in (1, True, 1):
+        assert texts(memory.search("wine", filter=Filter.eq("flag", flag))) == [f"red wine {flag}"]
 
 
 def test_items_are_those_whose_metadata_satisfies_a_condition(path: Path) -> None:
-    with memory_at(path, WINE) as memory:
+    with memory_at(path, WINE) as memory, memory_at(path, namespace="bob") as other:
         memory.add(wines(6, kind="wine"))
         assert memory.items() == wines(6, kind="wine")
         assert memory.items(Filter.ge("n", 4)) == wines(6, kind="wine")[4:]
         assert memory.items(Filter.eq("kind", "beer")) == memory.items(namespace="bob") == []
         memory.forget(*memory.items(Filter.lt("n", 5)))
         assert memory.items() == wines(6, kind="wine")[5:]
-        with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(namespace="bob")) as other:
-            assert (other.items(), other.items(namespace="default")) == ([], memory.items())
-    assert memory_of().items() == []
-
-
-def test_items_of_the_light_and_those_that_wait_can_be_listed() -> None:
-    memory = memory_of(reserve="1 MB", verifier=UndecidedAll(), tau=0.5)
-    memory.add([Item(id="near", text="red wine", metadata={"n": 1}), Item(id="far", text="blue sky")])
-    assert sorted(item.id for item in memory.items()) == ["far", "near"]
-    assert [item.id for item in memory.items(waiting=True)] == ["near"]
-    assert memory.items(Filter.eq("n", 1), waiting=True) == [Item(id="near", text="red wine", metadata={"n": 1})]
-    assert memory.items(Filter.eq("n", 2), waiting=True) == memory.items(waiting=True, namespace="bob") == []
-    with pytest.raises(InvalidInputError, match=r"epic_memory\.Filter, not dict"):
-        memory.items({"n": 1})  # type: ignore[arg-type]
+        assert (other.items(), other.items(namespace="default")) == ([], memory.items())
+        # What waits can be listed by itself.
+        memory.verifier = UndecidedAll()
+        memory.add([near := Item(id="near", text="red wine", metadata={"n": 1}), Item(id="far", text="blue sky")])
+        assert {item.id for item in memory.items()} >= {"far", "near"}
+        assert memory.items(waiting=True) == memory.items(Filter.eq("n", 1), waiting=True) == [near]
+        assert memory.items(Filter.eq("n", 2), waiting=True) == memory.items(waiting=True, namespace="bob") == []
 
 
 JSON = st.recursive(
@@ -476,7 +374,7 @@ def test_any_metadata_come_back_as_they_went_in_the_order_of_keys_included(
     assert memory.add([Item(text="red wine", metadata=dict(reversed(said.items())))]).duplicates == 1
 
 
-def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
+def test_stances_order_what_is_found_and_only_supports_still_gives_k() -> None:
     stances = {"good": Stance.SUPPORTS, "half": Stance.MIXED, "evil": Stance.CONFLICTS}
     memory = memory_of(verifier=KeepAll(stances))
     memory.add(["red wine evil", "red wine half", "red wine good"])
@@ -484,11 +382,7 @@ def test_prefer_ranks_what_supports_above_what_conflicts() -> None:
     by_similarity = memory.search("red wine", options=SearchOptions(stance_policy="any"))
     # But for the rounding of E(x) in the file.
     assert [hit.score for hit in by_similarity] == pytest.approx([by_similarity[0].score] * 3, abs=0.01)
-
-
-def test_only_supports_leaves_out_what_conflicts_and_still_gives_k() -> None:
-    memory = memory_of(verifier=KeepAll({"evil": Stance.CONFLICTS}))
-    memory.add([*(f"red wine evil {n}" for n in range(50)), *(f"red wine {n}" for n in range(5))])
+    memory.add([*(f"red wine evil {n}" for n in range(50)), *(f"red wine good {n}" for n in range(5))])
     hits = memory.search("red wine evil", k=5, options=SearchOptions(stance_policy="only_supports"))
     assert len(hits) == 5 and not any("evil" in text for text in texts(hits))
 
@@ -501,11 +395,6 @@ def test_preferences_of_a_call_alone_steer_and_are_searched(given_as: Any) -> No
     assert sorted(texts(hits)) == ["night train", "red wine in the night train"]
     assert {text for hit in hits for text in hit.preferences} == {TRAIN}
     assert [text for text, *_ in hits.steered_by] == [TRAIN]
-
-
-def test_no_preferences_in_a_call_finds_nothing() -> None:
-    memory = memory_of()
-    memory.add(wines(2))
     assert memory.search("wine", options=SearchOptions(preferences=[])) == []
 
 
@@ -534,11 +423,8 @@ def test_explain_tells_why_an_item_is_held() -> None:
     hit_ids = {entry.id for entry in memory.search("wine train")[0].entries}
     assert {entry.id for entry in explanation.entries} == hit_ids
     assert "similarity" in str(explanation) and "red wine, night train" in str(explanation)
-
-
-def test_explain_of_an_unknown_item_is_an_error() -> None:
     with pytest.raises(UnknownItemError, match="'nobody'"):
-        memory_of().explain("nobody")
+        memory.explain("nobody")
 
 
 def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
@@ -556,16 +442,6 @@ def test_stats_count_and_size_the_parts_of_table_6(path: Path) -> None:
         assert stats.bytes["total"] == path.stat().st_size
         assert (stats.encoder, stats.verifier, stats.tau) == ("hash", "fake", 0.3)
         assert "documents" in str(stats)
-
-
-# fallback
-
-
-def test_the_light_honours_filters_and_k() -> None:
-    memory = memory_of(reserve="1 MB", tau=0.9)
-    memory.add([Item(text=f"red a b c d e f castle {n}", metadata={"n": n}) for n in range(10)])
-    assert len(memory.search("castle", k=4)) == 4
-    assert texts(memory.search("castle", filter=Filter.eq("n", 3))) == ["red a b c d e f castle 3"]
 
 
 class SearchObject:
@@ -590,25 +466,20 @@ SYNC_FALLBACKS = {
 }
 
 
-@pytest.mark.parametrize("fallback", SYNC_FALLBACKS.values(), ids=SYNC_FALLBACKS)
-def test_a_fallback_is_asked_when_nothing_held_is_relevant(fallback: Any) -> None:
-    memory = memory_of(fallback=fallback)
-    memory.add(["red wine"])
-    assert not memory.search("red wine", options=SearchOptions(min_score=0.3)).fallback
-    hits = memory.search("sky", k=3, options=SearchOptions(min_score=0.3))
-    assert hits.fallback and texts(hits) == ["sky 0", "sky 1", "sky 2"]
-    assert {hit.tier for hit in hits} == {"fallback"} and all(type(hit.score) is float for hit in hits)
-
-
 @pytest.mark.parametrize("fallback", [*SYNC_FALLBACKS.values(), afallback, AsyncSearchObject()])
-async def test_asearch_asks_synchronous_and_asynchronous_fallbacks(fallback: Any) -> None:
-    memory = memory_of(fallback=fallback)
-    assert texts(await memory.asearch("sky", k=2)) == ["sky 0", "sky 1"]
-
-
-def test_an_asynchronous_fallback_in_a_synchronous_search_is_an_error() -> None:
-    with pytest.raises(InvalidInputError, match="asearch"):
-        memory_of(fallback=afallback).search("sky")
+async def test_a_fallback_is_asked_when_nothing_held_is_relevant(fallback: Any) -> None:
+    memory, options = memory_of(fallback=fallback), SearchOptions(min_score=0.3)
+    memory.add(["red wine"])
+    found = [await memory.asearch("sky", k=3, options=options)]
+    if fallback is afallback:
+        with pytest.raises(InvalidInputError, match="asearch"):
+            memory.search("sky", options=options)
+    else:
+        found.append(memory.search("sky", k=3, options=options))
+        assert not memory.search("red wine", options=options).fallback
+    for hits in found:
+        assert hits.fallback and texts(hits) == ["sky 0", "sky 1", "sky 2"]
+        assert {hit.tier for hit in hits} == {"fallback"} and all(type(hit.score) is float for hit in hits)
 
 
 @pytest.mark.parametrize("found", [None, 7, "text", [7], [""], ["\ud800"], [("a", "b")], [("a", None)], [(3, 0.5)]])
@@ -629,20 +500,15 @@ def test_hits_of_a_fallback_are_filled_up_with_the_memorys_own_each_item_once() 
 
 @pytest.mark.parametrize("again", [WINE, "  Red   WINE ", Preference(text=WINE)])
 def test_duplicate_preferences_are_an_error(again: Any) -> None:
-    with pytest.raises(DuplicatePreferenceError):
-        EpicMemory([WINE, again], encoder=HashEncoder())
     memory = memory_of(WINE, TRAIN)
-    with pytest.raises(DuplicatePreferenceError):
-        memory.preferences.add(again)
-    with pytest.raises(DuplicatePreferenceError):
-        memory.preferences.replace(TRAIN, again)
-    assert [p.text for p in memory.preferences] == [WINE, TRAIN]
-
-
-@pytest.mark.parametrize("bad", ["", "  ", 7, None])
-def test_a_preference_that_is_no_text_is_an_error(bad: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        memory_of().preferences.add(bad)
+    for change in (
+        lambda: memory_of(WINE, again),
+        lambda: memory.preferences.add(again),
+        lambda: memory.preferences.replace(TRAIN, again),
+    ):
+        with pytest.raises(DuplicatePreferenceError):
+            change()
+    assert told(memory.preferences) == [WINE, TRAIN]
 
 
 @pytest.mark.parametrize("name", [TRAIN, "NIGHT train", Preference(text=TRAIN), Preference(text=TRAIN).id])
@@ -650,7 +516,7 @@ def test_removing_a_preference_drops_exactly_its_entries(name: Any) -> None:
     memory = memory_of(WINE, TRAIN)
     memory.add(["red wine", "night train", "red wine in the night train"])
     memory.preferences.remove(name)
-    assert [p.text for p in memory.preferences] == [WINE]
+    assert told(memory.preferences) == [WINE]
     expected = {"items": 2, "facts": 0, "light": 1, "entries": 2, "preferences": 1, "pending": 0, "verdicts": 0}
     assert memory.stats().counts == {**expected, "seen": 0}
     hits = memory.search("wine train", k=9)
@@ -664,22 +530,22 @@ def test_a_preference_in_another_spelling_takes_its_place_and_is_held_once() -> 
     memory = memory_of(WINE, TRAIN)
     memory.add(wines(3))
     memory.preferences.replace(WINE, " Red  Wine ")
-    assert len(memory) == 3 and [p.text for p in memory.preferences] == ["Red  Wine", TRAIN]
+    assert len(memory) == 3 and told(memory.preferences) == ["Red  Wine", TRAIN]
     assert {e.preference for hit in memory.search("wine", k=9) for e in hit.entries} == {"Red  Wine"}
     assert memory.stats().counts["entries"] == 3 and len(memory.search("wine", k=9)) == 3
     memory.preferences.remove(WINE)
-    assert len(memory) == 0 and [p.text for p in memory.preferences] == [TRAIN]
+    assert len(memory) == 0 and told(memory.preferences) == [TRAIN]
 
 
-def test_unknown_preferences_cannot_be_removed_or_replaced() -> None:
+def test_what_is_no_preference_cannot_be_added_and_what_is_unknown_not_changed() -> None:
     memory = memory_of()
+    for bad in ("", "  ", 7, None):
+        with pytest.raises(InvalidInputError):
+            memory.preferences.add(bad)
     for change in (lambda: memory.preferences.remove("sky"), lambda: memory.preferences.replace("sky", "cloud")):
         with pytest.raises(UnknownPreferenceError, match=WINE):
             change()
-    assert [p.text for p in memory.preferences] == [WINE]
-
-
-# undecided items
+    assert told(memory.preferences) == [WINE]
 
 
 def test_a_verifier_that_raises_in_the_middle_loses_nothing() -> None:
@@ -688,23 +554,18 @@ def test_a_verifier_that_raises_in_the_middle_loses_nothing() -> None:
     assert (report.kept, report.undecided) == (3, 7)
     assert set(report.failures.values()) == {"TimeoutError: too slow"}
     assert Counter(hit.tier for hit in memory.search("wine", k=20)) == {"memory": 3, "waiting": 7}
-    assert memory.retry().kept == 7
+    memory.verifier = Raising(OSError("gone"), after=2)
+    assert (memory.retry().kept, memory.stats().counts["pending"]) == (2, 5)
+    assert memory.retry().kept == 5
     assert [hit.tier for hit in memory.search("wine", k=20)] == ["memory"] * 10
 
 
-def test_a_verifier_that_raises_in_a_retry_loses_nothing() -> None:
-    memory = memory_of(verifier=Raising(OSError("gone"), after=0, times=1))
-    memory.add(wines(4))
-    memory.verifier = Raising(OSError("gone"), after=2)
-    assert (memory.retry().kept, memory.stats().counts["pending"]) == (2, 2)
-    assert memory.retry().kept == 2 and len(memory) == 4
-
-
-def test_missing_verdicts_are_undecided() -> None:
-    memory = memory_of(verifier=TooFew())
-    report = memory.add(wines(3))
+def test_missing_verdicts_are_undecided_and_an_alignment_that_comes_twice_counts_once() -> None:
+    report = memory_of(verifier=TooFew()).add(wines(3))
     assert (report.kept, report.undecided) == (2, 1)
     assert "gave no verdict" in next(iter(report.failures.values()))
+    twice = Answering(lambda candidate: replace(keep(candidate), alignments=keep(candidate).alignments * 2))
+    assert memory_of(verifier=twice).add(["red wine"]).entries == 1
 
 
 @pytest.mark.parametrize("make", CONTRACT_BREAKERS.values(), ids=CONTRACT_BREAKERS)
@@ -717,40 +578,23 @@ async def test_a_verifier_that_breaks_its_contract_is_an_error_and_nothing_is_wr
     assert memory.add(wines(2)).kept == 2
 
 
-def test_one_alignment_for_each_preference() -> None:
-    def twice(candidate: Any) -> Verdict:
-        verdict = keep(candidate)
-        return Verdict(decision=Decision.KEEP, alignments=verdict.alignments * 2)
-
-    memory = memory_of(verifier=Answering(twice))
-    assert memory.add(["red wine"]).entries == 1
-
-
-# encoders that fail
-
-
 @pytest.mark.parametrize("alter", [BROKEN["nan"], BROKEN["too few rows"]])
 async def test_an_encoder_that_returns_no_embeddings_is_a_clear_error(alter: Any) -> None:
     with pytest.raises(EncoderError, match="'hash'"):
         memory_of(encoder=AlteredEncoder(alter))
-    memory = memory_of(encoder=AlteredEncoder(alter, when="bad"))
+    encoder = AlteredEncoder(alter, when="bad")
+    memory = memory_of(encoder=encoder)
     memory.add(["red wine"])
     with pytest.raises(EncoderError, match="'hash'"):
         memory.add(["red wine too", "bad red wine"])
     with pytest.raises(EncoderError):
         await both(memory, "search", "bad wine")
-    assert texts(memory.search("wine")) == ["red wine"]
-    assert memory.add(["red wine too"]).kept == 1
-
-
-def test_a_bad_embedding_of_an_instruction_leaves_nothing_half_written() -> None:
-    encoder = AlteredEncoder(BROKEN["nan"], when="Think of")
-    memory = memory_of(encoder=encoder)
+    encoder.when = "Think of"  # a bad embedding of an instruction leaves nothing half written
     with pytest.raises(EncoderError):
-        memory.add(wines(3))
-    assert memory.stats().counts["items"] == memory.stats().counts["entries"] == 0
+        memory.add(["red wine too"])
+    assert texts(memory.search("wine")) == ["red wine"]
     encoder.when = "nothing"
-    assert memory.add(wines(3)).kept == 3
+    assert memory.add(["red wine too"]).kept == 1
 
 
 def test_embeddings_of_another_length_are_normalised() -> None:
@@ -759,9 +603,6 @@ def test_embeddings_of_another_length_are_normalised() -> None:
     hits = memory.search("red wine")
     assert np.linalg.norm([hits.query, *hits.vectors], axis=1) == pytest.approx([1.0, 1.0])
     assert memory.search("red wine", options=SearchOptions(keys="instruction", min_score=None))[0].score <= 1.00001
-
-
-# every text once
 
 
 @pytest.mark.parametrize("steering", ["paper", "off", "signed"])
@@ -787,37 +628,32 @@ def test_every_text_is_encoded_once_and_preferences_once_ever(path: Path, steeri
 
 
 def test_a_file_gives_the_same_hits_after_reopening(path: Path) -> None:
-    with EpicMemory.open(path, [WINE, TRAIN]) as memory:
-        memory.verifier = KeepAll()
+    query = "which train and which red wine"
+    with memory_at(path, WINE, TRAIN) as memory:
         memory.add([*wines(20), "a night train to Rome"])
-        before = memory.search("which train and which red wine", k=7)
+        before = memory.search(query, k=7)
     assert [p.name for p in path.parent.iterdir()] == ["me.epic"]
-    with EpicMemory.open(str(path), settings=Settings(must_exist=True)) as memory:
-        assert memory.search("which train and which red wine", k=7) == before
-        assert [p.text for p in memory.preferences] == [WINE, TRAIN]
+    with memory_at(str(path), must_exist=True) as memory:
+        assert memory.search(query, k=7) == before and told(memory.preferences) == [WINE, TRAIN]
         assert memory.add(wines(20)).duplicates == 20
-        assert str(path) in repr(memory)
+        assert str(path) in repr(memory) and memory.file.path == path
     assert "closed" in repr(memory)
 
 
-def test_another_encoder_is_an_error_that_names_both(path: Path) -> None:
-    EpicMemory.open(path, [WINE], encoder=HashEncoder()).close()
-    for other in (HashEncoder(512), HashEncoder(name="other"), HashEncoder(fingerprint="v2")):
-        with pytest.raises(EncoderMismatchError, match=rf"hash \(1024.*{other.name} \({other.dimension}"):
-            EpicMemory.open(path, encoder=other)
-    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
-        assert [p.text for p in memory.preferences] == [WINE]
-
-
-def test_reencode_embeds_everything_anew(path: Path) -> None:
+def test_another_encoder_is_an_error_that_names_both_unless_everything_is_embedded_anew(path: Path) -> None:
     new = HashEncoder(512, name="new", fingerprint="v2")
     new.tau = 0.123
-    options: dict[str, Any] = {"verifier": KeepAll(), "reserve": "1 MB"}
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **settled(namespace="other", **options)) as other:
+    with memory_at(path, WINE, namespace="other") as other:
         other.add(["red wine elsewhere"])
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder(), **settled(**options)) as memory:
+    for another in (HashEncoder(512), HashEncoder(name="other"), HashEncoder(fingerprint="v2")):
+        with pytest.raises(EncoderMismatchError, match=rf"hash \(1024.*{another.name} \({another.dimension}"):
+            memory_at(path, encoder=another)
+    with memory_at(path, WINE, reserve="1 MB") as memory:
         memory.add(["red wine", "wine cellar in the old castle of Dover"])
         counts = memory.stats().counts
+        with pytest.raises(EncoderError):
+            memory.file.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
+        assert memory.encoder.name == "hash" and texts(memory.search("red wine", k=1)) == ["red wine"]
         memory.file.reencode(new)
         assert memory.encoder is new and memory.tau == 0.123
         assert memory.stats().counts == counts and memory.stats().encoder == "new"
@@ -826,74 +662,52 @@ def test_reencode_embeds_everything_anew(path: Path) -> None:
         assert texts(memory.search("wine", namespace="other")) == ["red wine elsewhere"]
         memory.add(["red wine later"])
     with pytest.raises(EncoderMismatchError):
-        EpicMemory.open(path, encoder=HashEncoder())
-    with EpicMemory.open(path, encoder=new) as memory:
+        memory_at(path)
+    with memory_at(path, encoder=new) as memory:
         assert sorted(texts(memory.search("red wine", k=2))) == ["red wine", "red wine later"]
 
 
-def test_a_failing_reencode_changes_nothing(path: Path) -> None:
-    with memory_at(path, WINE) as memory:
-        memory.add(wines(3))
-        with pytest.raises(EncoderError):
-            memory.file.reencode(AlteredEncoder(BROKEN["zero"], when="Think of"))
-        assert len(memory.search("wine")) == 3
-    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
-        assert len(memory.search("wine")) == 3
-
-
 def test_other_preferences_than_the_files_are_an_error_that_lists_them(path: Path) -> None:
-    EpicMemory.open(path, [WINE, TRAIN], encoder=HashEncoder()).close()
+    memory_at(path).close()
+    memory_at(path, WINE, TRAIN).close()  # a new file takes those that are given
     with pytest.raises(PreferencesMismatchError) as caught:
-        EpicMemory.open(path, [WINE, "blue sky"], encoder=HashEncoder())
-    assert f"only in the file: {TRAIN}" in str(caught.value)
-    assert "only given: blue sky" in str(caught.value)
-    assert "sync=True" in str(caught.value)
-    EpicMemory.open(path, [TRAIN, "RED  wine"], encoder=HashEncoder()).close()
+        memory_at(path, WINE, "blue sky")
+    for said in (f"only in the file: {TRAIN}", "only given: blue sky", "sync=True"):
+        assert said in str(caught.value)
+    with memory_at(path, TRAIN, "RED  wine") as memory:
+        assert told(memory.preferences) == [WINE, TRAIN]
 
 
 def test_sync_changes_the_files_preferences_and_matches_its_items(path: Path) -> None:
-    options: dict[str, Any] = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with EpicMemory.open(path, [WINE, TRAIN], **settled(**options)) as memory:
+    with memory_at(path, WINE, TRAIN) as memory:
         memory.add(["red wine", "night train under the blue sky"])
-    with EpicMemory.open(path, [WINE, "blue sky"], sync=True, **settled(**options)) as memory:
-        assert {p.text for p in memory.preferences} == {WINE, "blue sky"}
-        assert memory.search("sky")[0].preferences == ["blue sky"]
-    with EpicMemory.open(path, **settled(**options)) as memory:
-        assert {p.text for p in memory.preferences} == {WINE, "blue sky"} and len(memory) == 2
-
-
-def test_a_new_file_takes_the_preferences_given(path: Path) -> None:
-    EpicMemory.open(path, encoder=HashEncoder()).close()
-    with EpicMemory.open(path, [WINE], encoder=HashEncoder()) as memory:
-        assert [p.text for p in memory.preferences] == [WINE]
+    for order in ([WINE, "blue sky"], ["blue sky", TRAIN, WINE]):
+        with memory_at(path, *order, sync=True) as memory:
+            assert told(memory.preferences) == order
+            assert "blue sky" in memory.search("sky")[0].preferences
+        with memory_at(path) as memory:
+            assert told(memory.preferences) == order and len(memory) == 2
 
 
 def test_closing_twice_is_fine_and_use_after_close_is_an_error(path: Path) -> None:
     memory = memory_at(path, WINE)
     memory.close()
     memory.close()
-    uses: list[Any] = [
+    uses: list[Callable[[], object]] = [
         lambda: memory.add(["red wine"]),
         lambda: memory.search("wine"),
         lambda: memory.context("wine"),
         lambda: list(memory.judge(["red wine"])),
         lambda: memory.explain("a"),
-        memory.stats,
-        memory.retry,
-        lambda: list(memory.preferences),
-        lambda: list(memory.facts),
-        lambda: list(memory.proposals),
+        lambda: memory.forget("a"),
         lambda: memory.preferences.add(TRAIN),
         lambda: memory.preferences.remove(WINE),
         lambda: memory.preferences.replace(WINE, TRAIN),
         lambda: memory.file.reencode(HashEncoder()),
-        lambda: len(memory),
-        lambda: memory.forget("a"),
         lambda: memory.file.export(path.parent / "x"),
         lambda: memory.file.backup(path.parent / "x"),
-        memory.file.verify,
-        memory.file.compact,
-        memory.file.not_kept,
+        *(lambda shown=shown: list(getattr(memory, shown)) for shown in ("preferences", "facts", "proposals")),
+        *(memory.stats, memory.retry, memory.file.verify, memory.file.compact, memory.file.not_kept, memory.__len__),
     ]
     for use in uses:
         with pytest.raises(MemoryClosedError, match="closed"):
@@ -929,7 +743,7 @@ def test_several_threads_change_preferences_while_others_add() -> None:
         jobs += [pool.submit(memory.add, [f"red wine {n}"]) for n in range(30)]
         for job in jobs:
             job.result()
-    assert [p.text for p in memory.preferences] == [WINE]
+    assert told(memory.preferences) == [WINE]
     hits = memory.search("wine", k=100)
     assert len(hits) == len(memory) == 30
     assert {p for hit in hits for p in hit.preferences} == {WINE}
@@ -941,12 +755,6 @@ async def test_many_searches_and_adds_at_once_on_one_loop() -> None:
     await asyncio.gather(*(memory.aadd([f"red wine {n}"]) for n in range(20)))
     found = await asyncio.gather(*(memory.asearch(f"red wine {n}", k=1) for n in range(20)))
     assert [texts(hits)[0] for hits in found] == [f"red wine {n}" for n in range(20)]
-
-
-def test_what_was_kept_for_no_preference_is_found_for_any() -> None:
-    memory = EpicMemory([WINE, TRAIN], encoder=HashEncoder(), settings=Settings(coarse=False, fine=False))
-    assert memory.add(["red wine", "blue sky"]).entries == 2
-    assert texts(memory.search("sky", k=1, options=SearchOptions(preferences=[WINE]))) == ["blue sky"]
 
 
 @pytest.mark.parametrize("reserve", [0, "1 MB"])

@@ -18,14 +18,12 @@ from epic_memory import EpicMemory, Item, Preference
 from epic_memory.errors import (
     BudgetError,
     DuplicatePreferenceError,
-    InvalidInputError,
     NoPreferencesError,
     StoreError,
     UnknownItemError,
     UnknownPreferenceError,
 )
-from epic_memory.types import Candidate, Decision, Verdict
-from helpers import Answering, HashEncoder, KeepAll, imported, keep, memory_at, settled
+from helpers import HashEncoder, WordModel, imported, memory_at, settled
 
 WINE, SEA, HILLS = "red wine", "blue sea", "green hills"
 PAST = datetime(2020, 1, 1, tzinfo=timezone.utc)
@@ -44,55 +42,12 @@ IDS = [item.id for item in ITEMS]
 QUERIES = (WINE, SEA, "red keep", "yellow desert")
 
 # What an act may say where there is nothing to do it with.
-EXPECTED = (
-    BudgetError,
-    DuplicatePreferenceError,
-    NoPreferencesError,
-    UnknownItemError,
-    UnknownPreferenceError,
-)
-
-
-class Judge(Answering):
-    """A model whose verdicts are cached. They say for whom they were reached: another's would be noticed."""
-
-    cached = True
-    name = "judge"
-
-    def __init__(self, who: str) -> None:
-        super().__init__(self._answer)
-        self.who = who
-        self.decides = False
-
-    def _answer(self, candidate: Candidate) -> Verdict:
-        text = candidate.item.text
-        if "drop" in text:
-            return Verdict(decision=Decision.DISCARD, rationale=f"{self.who} does not care")
-        if "wait" in text and not self.decides:
-            return Verdict(decision=Decision.UNDECIDED, rationale=f"{self.who} waits")
-        alignments = tuple(
-            type(alignment)(
-                preference_id=alignment.preference_id,
-                instruction=f"{self.who}: {alignment.instruction}",
-                stance=alignment.stance,
-                confidence=alignment.confidence,
-                rationale=f"{self.who} likes it",
-            )
-            for alignment in keep(candidate).alignments
-        )
-        return Verdict(decision=Decision.KEEP, rationale=f"{self.who} likes it", alignments=alignments)
+EXPECTED = (BudgetError, DuplicatePreferenceError, NoPreferencesError, UnknownItemError, UnknownPreferenceError)
 
 
 def opened(path: Path, who: str, preferences: Any = None, **options: Any) -> EpicMemory:
-    options = {
-        "encoder": HashEncoder(256),
-        "verifier": Judge(who),
-        "namespace": who,
-        "tau": 0.3,
-        "reserve": "1 MB",
-        **options,
-    }
-    return EpicMemory.open(path, preferences, **settled(**options))
+    own = {"encoder": HashEncoder(256), "verifier": WordModel(who), "namespace": who, "tau": 0.3, "reserve": "1 MB"}
+    return EpicMemory.open(path, preferences, **settled(**{**own, **options}))
 
 
 def exported(held: EpicMemory, folder: Path) -> list[Any]:
@@ -112,105 +67,76 @@ def everything(held: EpicMemory, folder: Path) -> dict[str, Any]:
     """All that the owner of a memory can see of it."""
     counts = held.stats().counts
     del counts["verdicts"]  # of the whole file
+    found = [(hit.item, hit.score, hit.tier, hit.entries) for query in QUERIES for hit in held.search(query, k=30)]
     return {
         "preferences": list(held.preferences),
-        "hits": [
-            [(hit.item, hit.score, hit.tier, hit.entries) for hit in held.search(query, k=30)] for query in QUERIES
-        ],
+        "hits": found,
         "explained": {item_id: explained(held, item_id) for item_id in (*IDS, "extra0", "extra99")},
         "not kept": held.file.not_kept(),
         "export": exported(held, folder),
-        "counts": counts,
-        "length": len(held),
-        "tau": held.tau,
+        "counts": (counts, len(held), held.tau),
     }
 
 
-def texts(seen: Any) -> str:
-    return repr(seen)
+# what somebody may do: with a memory, which is in a file, and a folder
+
+Act = Callable[[EpicMemory, Path, Path], object]
 
 
-# what somebody may do
-
-Act = Callable[[EpicMemory, Path], object]
-
-
-def _expire(held: EpicMemory, _: Path) -> None:
-    held.preferences.replace(WINE, Preference(text=WINE, expires_at=PAST))
-    held.add(ITEMS[5:7])
-
-
-def _decide(held: EpicMemory, _: Path) -> None:
+def _decide(held: EpicMemory, path: Path, folder: Path) -> None:
     held.verifier.decides = True  # type: ignore[attr-defined]
     held.retry()
 
 
-def _flood(held: EpicMemory, _: Path) -> None:
-    held.add(
-        Item(id=f"extra{n}", text=f"red wine keep {'filler ' * 10}{n * 7919}", metadata={"n": n}) for n in range(80)
-    )
+def _import(held: EpicMemory, path: Path, folder: Path) -> None:
+    held.file.export(folder / "hers.jsonl", overwrite=True)
+    made = f"carl{len(list(folder.iterdir()))}-{datetime.now().timestamp()}"
+    imported(folder / "hers.jsonl", path, encoder=HashEncoder(256), verifier=WordModel("carl"), namespace=made).close()
 
 
-def _search_much(held: EpicMemory, _: Path) -> None:
-    for _n in range(70):
-        held.search("red keep")
+def _again(**options: Any) -> Act:
+    """Opens the memory once more, which is the one to go on with."""
+
+    def act(held: EpicMemory, path: Path, folder: Path) -> EpicMemory:
+        held.close()
+        return opened(path, A, **options)
+
+    return act
 
 
 ACTS: dict[str, Act] = {
-    "add": lambda held, _: held.add(ITEMS),
-    "add other texts": lambda held, _: held.add([Item(id=item.id, text=f"{item.text} anew") for item in ITEMS]),
-    "flood": _flood,
-    "forget ids": lambda held, _: held.forget("keep0", "both1"),
-    "forget items": lambda held, _: held.forget(*ITEMS),
-    "add preference": lambda held, _: held.preferences.add(HILLS),
-    "add preference that ends": lambda held, _: held.preferences.add(
+    "add": lambda held, *_: held.add(ITEMS),
+    "add other texts": lambda held, *_: held.add([Item(id=item.id, text=f"{item.text} anew") for item in ITEMS]),
+    "flood": lambda held, *_: held.add(
+        Item(id=f"extra{n}", text=f"red wine keep {'filler ' * 10}{n * 7919}", metadata={"n": n}) for n in range(80)
+    ),
+    "forget ids": lambda held, *_: held.forget("keep0", "both1"),
+    "forget items": lambda held, *_: held.forget(*ITEMS),
+    "add preference": lambda held, *_: held.preferences.add(HILLS),
+    "add preference that ends": lambda held, *_: held.preferences.add(
         Preference(text="yellow desert", expires_at=datetime.now(timezone.utc) + timedelta(days=1))
     ),
-    "remove preference": lambda held, _: held.preferences.remove(WINE),
-    "remove the other": lambda held, _: held.preferences.remove(SEA),
-    "replace preference": lambda held, _: held.preferences.replace(SEA, "red keep"),
-    "expire": _expire,
+    "remove preference": lambda held, *_: held.preferences.remove(WINE),
+    "remove the other": lambda held, *_: held.preferences.remove(SEA),
+    "replace preference": lambda held, *_: held.preferences.replace(SEA, "red keep"),
+    "expire": lambda held, *_: [
+        held.preferences.replace(WINE, Preference(text=WINE, expires_at=PAST)),
+        held.add(ITEMS[5:7]),
+    ],
     "retry": _decide,
-    "compact": lambda held, _: held.file.compact(),
-    "export": lambda held, folder: held.file.export(folder / "hers.jsonl", overwrite=True),
-    "search": _search_much,
+    "compact": lambda held, *_: held.file.compact(),
+    "export": lambda held, _, folder: held.file.export(folder / "hers.jsonl", overwrite=True),
+    "search": lambda held, *_: [held.search("red keep") for _ in range(70)],
+    "import": _import,
+    "open again": _again(),
+    "open with sync": _again(preferences=[HILLS], sync=True),
+    "no ledger": _again(ledger=0, not_kept=0),
 }
-
-
-def _again(held: EpicMemory, path: Path, **options: Any) -> EpicMemory:
-    held.close()
-    return opened(path, A, **options)
-
-
-def _act(held: EpicMemory, name: str, path: Path, folder: Path) -> EpicMemory:
-    """Do something; the memory to go on with."""
-    if name == "open again":
-        return _again(held, path)
-    if name == "open with sync":
-        return _again(held, path, preferences=[HILLS], sync=True)
-    if name == "no ledger":
-        return _again(held, path, ledger=0, not_kept=0)
-    if name == "import":
-        held.file.export(folder / "hers.jsonl", overwrite=True)
-        with imported(
-            folder / "hers.jsonl",
-            path,
-            encoder=HashEncoder(256),
-            verifier=Judge("carl"),
-            namespace=f"carl{len(list(folder.iterdir()))}-{datetime.now().timestamp()}",
-        ):
-            pass
-        return held
-    ACTS[name](held, folder)
-    return held
-
-
-NAMES = sorted([*ACTS, "open again", "open with sync", "no ledger", "import"])
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    acts=st.lists(st.sampled_from(NAMES), min_size=1, max_size=7),
+    acts=st.lists(st.sampled_from(sorted(ACTS)), min_size=1, max_size=7),
     together=st.booleans(),
     budget=st.sampled_from([None, 260_000]),
 )
@@ -227,10 +153,11 @@ def test_nothing_one_does_changes_what_another_holds(acts: list[str], together: 
         before = everything(bob, folder)
         for act in acts:
             with suppress(*EXPECTED):
-                ann = _act(ann, act, hers, folder)
+                result = ACTS[act](ann, hers, folder)
+                ann = result if isinstance(result, EpicMemory) else ann
             assert everything(bob, folder) == before, act
         # And nothing of his is shown to her.
-        assert "bob" not in texts(everything(ann, folder)).replace("bob.epic", "")
+        assert "bob" not in repr(everything(ann, folder)).replace("bob.epic", "")
         ann.close()
         bob.close()
         with opened(his, B) as bob:
@@ -242,8 +169,7 @@ def test_nothing_one_does_changes_what_another_holds(acts: list[str], together: 
             assert bob.file.verify() > 0
 
 
-def test_a_verdict_cache_that_one_does_without_stays_for_the_other(tmp_path: Path) -> None:
-    path = tmp_path / "both.epic"
+def test_a_verdict_cache_that_one_does_without_stays_for_the_other(path: Path) -> None:
     with opened(path, B, [WINE]) as bob:
         bob.add(ITEMS)
     with opened(path, A, [WINE], verdict_cache=0) as ann:
@@ -252,8 +178,7 @@ def test_a_verdict_cache_that_one_does_without_stays_for_the_other(tmp_path: Pat
         assert bob.stats().counts["verdicts"] > 0
 
 
-def test_under_a_budget_everybody_makes_room_from_what_is_theirs(tmp_path: Path) -> None:
-    path = tmp_path / "both.epic"
+def test_under_a_budget_everybody_makes_room_from_what_is_theirs(tmp_path: Path, path: Path) -> None:
     with opened(path, B, [WINE, SEA], budget=200_000, floor=0) as bob:
         bob.add(ITEMS)
         before = everything(bob, tmp_path)
@@ -270,27 +195,25 @@ def test_under_a_budget_everybody_makes_room_from_what_is_theirs(tmp_path: Path)
 
 HOSTILE = [
     "default",
-    "' OR 1=1 --",
-    '"; DROP TABLE items; --',
     "DEFAULT",
     " default",
+    "' OR 1=1 --",
+    '"; DROP TABLE items; --',
+    "../../etc",
+    "x" * 5000,
     "ледниковый 🙂",
     "e\u0301",
     "\u00e9",
     "a\x1fb",
-    "x" * 5000,
-    "../../etc",
 ]
 
 
-def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
-    path = tmp_path / "many.epic"
+def test_hostile_names_are_names_like_others(tmp_path: Path, path: Path) -> None:
     for number, name in enumerate(HOSTILE):
-        options = {"tau": 0.3 + number / 1000, "encoder": HashEncoder(256), "verifier": KeepAll()}
-        with EpicMemory.open(path, [WINE, f"blue no{number}"], **settled(namespace=name, **options)) as held:
+        with memory_at(path, WINE, f"blue no{number}", namespace=name, tau=0.3 + number / 1000) as held:
             held.add([Item(id="same", text=f"red wine number {number}"), Item(id=f"far{number}", text=f"far {number}")])
     for number, name in enumerate(HOSTILE):
-        with memory_at(path, encoder=HashEncoder(256), namespace=name) as held:
+        with memory_at(path, namespace=name) as held:
             assert held.namespace == name and held.tau == pytest.approx(0.3 + number / 1000)
             assert [p.text for p in held.preferences] == [WINE, f"blue no{number}"]
             assert [(h.item.id, h.item.text) for h in held.search(WINE, k=1)] == [("same", f"red wine number {number}")]
@@ -301,27 +224,20 @@ def test_hostile_names_are_names_like_others(tmp_path: Path) -> None:
             assert lines[0]["namespace"] == name and items == {"same": False, f"far{number}": True}
             assert held.add([Item(id=f"far{number}", text=f"far {number}")]).duplicates == 1
     for name in HOSTILE[1:]:
-        with memory_at(path, encoder=HashEncoder(256), namespace=name) as held:
+        with memory_at(path, namespace=name) as held:
             held.forget("same")
             held.preferences.remove(WINE)
-    with memory_at(path, encoder=HashEncoder(256)) as held:
+    with memory_at(path) as held:
+        assert held.file.namespaces == sorted(HOSTILE)
         assert [hit.item.text for hit in held.search(WINE)] == ["red wine number 0", "far 0"]
         assert held.tau == pytest.approx(0.3)
         held.file.verify()
 
 
-@pytest.mark.parametrize("name", ["", "  ", "a\x00b", "\ud800", None, 7, b"x"])
-def test_what_is_no_name_is_refused_and_leaves_no_file(tmp_path: Path, name: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        memory_at(tmp_path / "me.epic", WINE, encoder=HashEncoder(256), namespace=name)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_search_in_a_namespace_that_nobody_has_finds_nothing_and_makes_none(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
+def test_a_search_in_a_namespace_that_nobody_has_finds_nothing_and_makes_none(path: Path) -> None:
     with opened(path, A, [WINE]) as ann:
         ann.add(ITEMS)
         assert ann.search(WINE, namespace="nobody") == []
-        assert ann._session.store.preferences.namespaces() == [A]
+        assert ann.file.namespaces == [A]
     with pytest.raises(StoreError), opened(path, "nobody", [WINE], read_only=True):
         pass

@@ -12,7 +12,7 @@ from epic_memory import EpicMemory, Item, Preference, Settings
 from epic_memory.errors import InvalidInputError, ReadOnlyError
 from epic_memory.types import FloatArray
 from epic_memory.types.proposals import Proposal
-from helpers import HashEncoder
+from helpers import Call, HashEncoder, calling
 
 AVOIDS = "I avoid hotels with casinos."
 INSULIN, HOTEL = "I take insulin every morning for my diabetes.", "A hotel with a casino."
@@ -29,35 +29,27 @@ def texts(memory: EpicMemory) -> set[str]:
     return {item.text for item in memory.items()} | {fact.text for fact in memory.facts}
 
 
-def test_no_item_and_no_fact(memory: EpicMemory) -> None:
-    report = memory.add([HOTEL, f"{HOTEL} {INSULIN}", Item(text=INSULIN)])
+@pytest.fixture(params=["sync", "async"])
+def call(request: pytest.FixtureRequest) -> Call:
+    return calling(request.param)
+
+
+async def test_no_item_no_fact_and_no_proposal(memory: EpicMemory, call: Call) -> None:
+    report = await call(memory, "add", [HOTEL, f"{HOTEL} {INSULIN}", Item(text=INSULIN)])
     assert report.kept_out == 2 and "never kept             2" in str(report)
-    assert memory.facts.add("I was diagnosed with depression.").kept_out == 1
+    assert (await call(memory, "facts.add", "I was diagnosed with depression.")).kept_out == 1
     assert texts(memory) == {HOTEL}
     assert memory.never.counts == {"my health": 3}
-
-
-async def test_the_same_in_an_event_loop(memory: EpicMemory) -> None:
-    await memory.aadd([HOTEL, INSULIN])
-    await memory.facts.aadd(INSULIN)
-    await memory.proposals.apropose([{"role": "user", "content": f"{INSULIN} I love trains."}])
-    assert texts(memory) == {HOTEL}
-    assert [each.text for each in memory.proposals] == ["I love trains"]
-
-
-def test_no_proposal(memory: EpicMemory) -> None:
-    made = memory.proposals.propose([{"role": "user", "content": f"{INSULIN} I love trains."}])
-    assert [each.text for each in made] == ["I love trains"]
+    made = await call(memory, "proposals.propose", [{"role": "user", "content": f"{INSULIN} I love trains."}])
+    assert [each.text for each in made] == ["I love trains"] == [each.text for each in memory.proposals]
     (left,) = [each for each in made.report.left_out if "insulin" in each.quote]
     assert left.reason == "about a topic that is never kept"
     own = Proposal(kind="add_fact", text="I was diagnosed with depression.", quote="I was diagnosed with depression.")
     assert not memory.proposals.add([own])
-
-
-def test_a_new_version_that_is_ruled_out_takes_the_old_one_away(memory: EpicMemory) -> None:
-    memory.add([Item(id="a", text=HOTEL)])
+    # A new version that is ruled out takes the old one away.
+    memory.add([Item(id="a", text=f"{HOTEL} Or two.")])
     memory.add([Item(id="a", text=INSULIN)])
-    assert texts(memory) == set()
+    assert texts(memory) == {HOTEL}
 
 
 def test_a_sentence_with_all_words_of_a_topic_is_about_it_however_long_it_is() -> None:
@@ -78,9 +70,12 @@ def test_a_rule_that_names_a_part_of_life_keeps_out_what_does_not_name_it(encode
     assert memory.never.topic_of("The hotel by the lake has a sauna.") is None
 
 
-def test_what_is_not_english_is_about_no_part_of_life_by_that(memory: EpicMemory) -> None:
+def test_a_rule_rules_out_no_more_than_it_names(memory: EpicMemory) -> None:
     memory.never.add("my religion")
     assert memory.add(["卵は何分ゆでますか。", "明日は雨です。", "東京タワーは何メートルですか。"]).kept_out == 0
+    memory.never.remove("my health")
+    memory.never.add("my knee")
+    assert memory.never.topic_of("I can't have penicillin.") is None
 
 
 def test_a_rule_that_another_process_adds_meanwhile_is_kept(path: Path) -> None:
@@ -102,14 +97,7 @@ def test_a_rule_that_another_process_adds_meanwhile_is_kept(path: Path) -> None:
         assert list(memory.never) == ["Project Zebra", "salary"] and memory.never.counts["Project Zebra"] == 1
 
 
-def test_a_narrow_rule_is_no_rule_about_all_of_a_part_of_life(memory: EpicMemory) -> None:
-    memory.never.remove("my health")
-    memory.never.add("my knee")
-    assert memory.never.topic_of("I can't have penicillin.") is None
-
-
-def test_rules_are_kept_in_the_file_and_seen_by_others(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
+def test_rules_are_kept_in_the_file_and_seen_by_others(tmp_path: Path, path: Path) -> None:
     with EpicMemory.open(path, [AVOIDS]) as one, EpicMemory.open(path) as other:
         one.never.add("my health")
         one.never.add_folder(tmp_path / "private")
@@ -125,8 +113,6 @@ def test_rules_are_kept_in_the_file_and_seen_by_others(tmp_path: Path) -> None:
         other.add([INSULIN])
         assert texts(other) == {INSULIN} and not other.never.folders
         assert b"insulin" not in b"".join(str(value).encode() for value in one.never.counts)
-    with EpicMemory.open(path, settings=Settings(read_only=True)) as reading, pytest.raises(ReadOnlyError):
-        reading.never.add("my health")
 
 
 def test_rules_go_with_an_export(memory: EpicMemory, tmp_path: Path) -> None:
@@ -142,14 +128,17 @@ def test_rules_go_with_an_export(memory: EpicMemory, tmp_path: Path) -> None:
             EpicMemory.restore(tmp_path / "wrong.jsonl", tmp_path / "wrong.epic")
 
 
-def test_what_cannot_be(memory: EpicMemory) -> None:
+def test_what_cannot_be(memory: EpicMemory, path: Path) -> None:
     for wrong in ("", "my health"):
         with pytest.raises(InvalidInputError):
             memory.never.add(wrong)
     with pytest.raises(InvalidInputError, match="is not ruled out"):
         memory.never.remove("casinos")
-
-
-def test_what_the_user_has_accepted_stays(memory: EpicMemory) -> None:
+    EpicMemory.open(path).close()
+    with EpicMemory.open(path, settings=Settings(read_only=True)) as reading:
+        with pytest.raises(ReadOnlyError):
+            reading.never.add("my health")
+        assert list(reading.never) == []  # a rule that cannot be written is not in force
+    # What the user has accepted stays.
     memory.preferences.add(Preference(text="I avoid sugar because of my diabetes."))
     assert len(memory.preferences) == 2

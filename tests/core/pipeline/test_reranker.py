@@ -13,7 +13,7 @@ import pytest
 from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import InvalidInputError
 from epic_rerank import LearnedReranker, alearn, forget, learn, reranker_of, set_reranker
-from helpers import HashEncoder, KeepAll, imported, memory_at, memory_of, searching, settled
+from helpers import both, imported, memory_at, memory_of, searching
 
 WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")
 PREFERENCE = "food and drink"
@@ -22,10 +22,8 @@ PREFERENCE = "food and drink"
 def texts(count: int = 40) -> list[Item]:
     generator = np.random.default_rng(0)
     return [
-        Item(
-            id=f"n{number}", text=f"food note {number} about " + " ".join(generator.choice(WORDS, 2 + 8 * (number % 2)))
-        )
-        for number in range(count)
+        Item(id=f"n{n}", text=f"food note {n} about {' '.join(generator.choice(WORDS, 2 + 8 * (n % 2)))}")
+        for n in range(count)
     ]
 
 
@@ -36,29 +34,29 @@ def memory() -> EpicMemory:
     return made
 
 
+def learnt(memory: EpicMemory, **options: Any) -> SearchOptions:
+    """Search in the order that the memory has learnt."""
+    return SearchOptions(chooser=reranker_of(memory), **options)
+
+
 def feed(memory: EpicMemory, events: int) -> None:
     """A user who uses long notes only."""
     for number in range(events):
-        hits = memory.search(
-            f"food {WORDS[number % 12]}", k=3, options=SearchOptions(chooser=reranker_of(memory), min_score=None)
-        )
+        hits = memory.search(f"food {WORDS[number % 12]}", k=3, options=learnt(memory, min_score=None))
         learn(memory, hits, {hit.item.id: "used" for hit in hits if len(hit.item.text) > 60})
 
 
-def used(memory: EpicMemory, **options: object) -> float:
-    shown = [memory.search(f"food {word} note", k=3, **searching(min_score=None, **options)) for word in WORDS]
+def used(memory: EpicMemory, chooser: Any = None) -> float:
+    options = SearchOptions(min_score=None, chooser=chooser)
+    shown = [memory.search(f"food {word} note", k=3, options=options) for word in WORDS]
     return float(np.mean([len(hit.item.text) > 60 for hits in shown for hit in hits]))
 
 
 async def test_untrained_equals_retrieval(memory: EpicMemory) -> None:
     for k in (1, 3, 30):
         plain = memory.search("food tea", k=k)
-        ranked = memory.search("food tea", k=k, options=SearchOptions(chooser=reranker_of(memory)))
-        assert (
-            list(ranked)
-            == list(plain)
-            == list(await memory.asearch("food tea", k=k, options=SearchOptions(chooser=reranker_of(memory))))
-        )
+        ranked = await both(memory, "search", "food tea", k=k, options=learnt(memory))
+        assert list(ranked) == list(plain)
         np.testing.assert_array_equal(np.stack(ranked.vectors), np.stack(plain.vectors))
     assert plain.ranking is None
 
@@ -66,26 +64,24 @@ async def test_untrained_equals_retrieval(memory: EpicMemory) -> None:
 async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
     before = used(memory)
     feed(memory, 16)
-    assert used(memory, chooser=reranker_of(memory)) > before + 0.1
+    assert used(memory, reranker_of(memory)) > before + 0.1
     assert used(memory) == before
-    assert list(memory.search("food tea", k=3, options=SearchOptions(chooser=reranker_of(memory)))) == list(
-        await memory.asearch("food tea", k=3, options=SearchOptions(chooser=reranker_of(memory)))
-    )
-    hits = await memory.asearch("food tea", k=3, options=SearchOptions(chooser=reranker_of(memory)))
+    hits = await both(memory, "search", "food tea", k=3, options=learnt(memory))
     weights = reranker_of(memory).weights["w3"].copy()
     await alearn(memory, hits, {hits[0].item.id: 1.0})
     assert (reranker_of(memory).weights["w3"] != weights).any()
 
 
-def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
-    path, lines = tmp_path / "me.epic", tmp_path / "me.jsonl"
-    with memory_at(path, PREFERENCE, tau=-1.0) as memory:
+def test_it_is_kept_seen_by_others_exported_and_forgotten(tmp_path: Path, path: Path) -> None:
+    with memory_at(path, PREFERENCE, tau=-1.0) as memory, memory_at(path) as reading:
         memory.add(texts())
+        assert not reranker_of(reading).is_trained
         feed(memory, 3)
         weights = reranker_of(memory).as_object()
-        memory.file.export(lines)
+        assert reranker_of(reading).as_object() == weights
+        memory.file.export(tmp_path / "me.jsonl")
     assert len(json.dumps(weights)) < 100_000
-    with imported(lines, tmp_path / "other.epic") as other:
+    with imported(tmp_path / "me.jsonl", tmp_path / "other.epic") as other:
         assert reranker_of(other).as_object()["weights"] == weights["weights"]
     with memory_at(path) as memory:
         assert reranker_of(memory).as_object() == weights
@@ -95,36 +91,22 @@ def test_it_is_kept_exported_and_forgotten(tmp_path: Path) -> None:
         assert memory._session.store.learnt.events(memory.namespace) == []
 
 
-def test_another_memory_of_the_file_sees_what_was_learnt(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    options = {"encoder": HashEncoder(), "verifier": KeepAll()}
-    with (
-        EpicMemory.open(path, [PREFERENCE], **settled(tau=-1.0, **options)) as one,
-        EpicMemory.open(path, **settled(**options)) as other,
-    ):  # type: ignore[arg-type]
-        one.add(texts())
-        assert not reranker_of(other).is_trained
-        feed(one, 1)
-        assert reranker_of(other).as_object() == reranker_of(one).as_object()
-
-
 def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:
-    hits = memory.search("food", k=3, options=SearchOptions(chooser=reranker_of(memory), min_score=None))
+    hits = memory.search("food", k=3, options=learnt(memory, min_score=None))
     for shown, feedback in (
         (memory.search("food", k=3), {}),
         (hits, {"other": "used"}),
-        (hits, {hits[0].item.id: "liked"}),
-        (hits, {hits[0].item.id: 2.0}),
+        *((hits, {hits[0].item.id: worth}) for worth in ("liked", 2.0)),
     ):
         with pytest.raises(InvalidInputError):
-            learn(memory, shown, feedback)  # type: ignore[arg-type]
+            learn(memory, shown, feedback)
     for options in (
         {"chooser": reranker_of(memory), "keys": "instruction"},
         {"chooser": "x"},
         {"chooser": LearnedReranker},
     ):
         with pytest.raises(InvalidInputError):
-            memory.search("food", **searching(**options))  # type: ignore[arg-type]
+            memory.search("food", **searching(**options))
     with pytest.raises(InvalidInputError, match="another encoder"):
         set_reranker(memory, LearnedReranker(encoder="of another"))
 
