@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,27 +41,15 @@ from helpers import Clock, DiscardAll, HashEncoder, KeepAll, UndecidedAll, metho
 # what happens to it
 
 
-def test_what_was_closed_is_found_again(path: Path) -> None:
-    with made(path) as graph:
-        graph.add(PEOPLE)
-        state = exactly(graph)
-    with again(path) as reopened:
-        assert exactly(reopened) == state
-        assert reopened.memory.file.verify() > 0
-    with again(path, read_only=True) as reopened:
-        assert exactly(reopened) == state
-
-
+ITEM = st.tuples(st.integers(0, 5), st.integers(0, len(TEXTS) - 1))
+PREFERENCE = st.sampled_from([WINE, SEA, HILLS])
 ACTIONS = st.one_of(
-    st.tuples(st.just("add"), st.integers(0, 5), st.integers(0, len(TEXTS) - 1)),
-    st.tuples(st.just("outside"), st.integers(0, 5), st.integers(0, len(TEXTS) - 1)),
-    st.tuples(st.just("forget"), st.integers(0, 5)),
-    st.tuples(st.just("prefer"), st.sampled_from([WINE, SEA, HILLS])),
-    st.tuples(st.just("drop"), st.sampled_from([WINE, SEA, HILLS])),
-    st.tuples(st.just("replace"), st.sampled_from([WINE, SEA, HILLS]), st.sampled_from([WINE, SEA, HILLS])),
-    st.tuples(st.just("retry")),
-    st.tuples(st.just("reextract")),
-    st.tuples(st.just("search"), st.sampled_from(QUERIES)),
+    st.tuples(st.sampled_from(["add", "outside"]), ITEM),
+    st.tuples(st.just("forget"), st.tuples(st.integers(0, 5))),
+    st.tuples(st.sampled_from(["prefer", "drop"]), st.tuples(PREFERENCE)),
+    st.tuples(st.just("replace"), st.tuples(PREFERENCE, PREFERENCE)),
+    st.tuples(st.sampled_from(["retry", "reextract"]), st.just(())),
+    st.tuples(st.just("search"), st.tuples(st.sampled_from(QUERIES))),
 )
 
 
@@ -74,35 +63,30 @@ CALLS = {
 }
 
 
-def act(graph: GraphMemory, action: tuple[Any, ...], prefix: str = "") -> Any:
-    """Do it with the graph, or with its memory; asynchronously with the prefix "a"."""
-    kind, *rest = action
+def act(graph: GraphMemory, kind: str, rest: Any, *, twin: bool = False) -> Any:
+    """Do it with the graph, or with its memory; asynchronously if it is the twin; return what comes of it."""
     if kind in ("add", "outside"):
         rest = [[Item(id=f"i{rest[0]}", text=TEXTS[rest[1]])]]
     elif kind == "forget":
         rest = [f"i{rest[0]}"]
     component = graph if kind == "add" or kind not in CALLS else graph.memory
-    return method(component, CALLS.get(kind, kind), twin=prefix == "a")(*rest)
+    call = method(component, CALLS.get(kind, kind), twin=twin)
+    try:
+        return outcome(asyncio.run(call(*rest)) if twin else call(*rest))
+    except EpicError as error:
+        return type(error)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=st.lists(ACTIONS, min_size=1, max_size=10), mended=st.booleans())
 @pytest.mark.slow
 def test_whatever_happens_it_is_as_if_built_anew(
-    actions: list[tuple[Any, ...]], mended: bool, tmp_path_factory: pytest.TempPathFactory
+    actions: list[tuple[str, Any]], mended: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("graphs") / "me.epic"
     with made(file, extractor=SometimesFailing()) as graph, made(extractor=SometimesFailing()) as second:
         for action in actions:
-            try:
-                said = outcome(act(graph, action))
-            except EpicError as error:
-                said = type(error)
-            try:
-                asaid = outcome(asyncio.run(act(second, action, "a")))
-            except EpicError as error:
-                asaid = type(error)
-            assert asaid == said
+            assert act(graph, *action) == act(second, *action, twin=True)
             # Each look takes in what has changed since the one before.
             assert graph.counts() == second.counts()
         if mended:
@@ -157,18 +141,15 @@ def test_a_file_gets_its_graph_when_it_is_opened_as_one(path: Path) -> None:
         memory.add(PEOPLE)
     with made(path, None, read_only=True) as graph:
         assert graph.counts() == {"entities": 0, "passages": 0, "failed": 0, "edges": 0, "outside": 5}
-        assert found(graph, "red wine", 2)
-        assert graph.search("Oscar Reed").entities == []
-        assert graph.entities() == graph.entities("oscar") == graph.facts("oscar") == []
-        assert graph.failures() == {}
+        assert found(graph, "red wine", 2) and graph.search("Oscar Reed").entities == []
+        assert graph.entities() == graph.entities("oscar") == graph.facts("oscar") == [] and graph.failures() == {}
         with pytest.raises(UnknownEntityError):
             graph.neighbours("Oscar Reed")
         for write in (graph.update, graph.retry, graph.reextract, lambda: graph.add("red wine")):
             with pytest.raises(EpicError, match="reading only"):
                 write()
     with again(path) as graph:
-        assert graph.counts()["outside"] == 5
-        assert graph.update().passages == 5
+        assert graph.counts()["outside"] == graph.update().passages == 5
         assert alike(seen(graph), seen(anew(graph)))
     # A plain memory goes on with it.
     with EpicMemory.open(path, **settled(**options)) as memory:
@@ -190,33 +171,13 @@ def test_a_file_gets_its_graph_when_it_is_opened_as_one(path: Path) -> None:
         assert alike(seen(graph), seen(anew(graph)))
 
 
-def test_two_graphs_on_a_file_see_what_the_other_does(path: Path) -> None:
-    with made(path) as one, again(path) as other:
-        one.add(PEOPLE[:2])
-        assert exactly(other) == exactly(one)
-        other.add([*PEOPLE[2:], Item(id="oscar", text="[Oscar Reed] left for [Oslo] with red wine.")])
-        assert alike(seen(one), seen(other))
-        one.memory.forget("idris")
-        assert alike(seen(one), seen(other))
-        other.memory.preferences.remove(WINE)
-        assert alike(seen(one), seen(other))
-        one.extractor = Saying(lambda text: Extraction((text[:9],)))
-        one.reextract()
-        assert alike(seen(one), seen(other))
-        assert alike(seen(one), seen(anew(one)))
-        one.memory.forget(*[item.id for item in one.memory.items()])
-        assert exactly(one) == exactly(other)
-        assert other.entities() == []
-
-
 # namespaces
 
 
 def test_namespaces_do_not_see_each_others_entities(path: Path) -> None:
     with made(path, namespace="ann") as ann, made(path, namespace="bob") as bob:
         ann.add(PEOPLE[:2])
-        assert bob.entities() == []
-        assert bob.search("Oscar Reed") == []
+        assert bob.entities() == bob.search("Oscar Reed") == []
         with pytest.raises(UnknownEntityError):
             bob.neighbours("Clara")
         bob.add(PEOPLE[1:])
@@ -228,8 +189,7 @@ def test_namespaces_do_not_see_each_others_entities(path: Path) -> None:
         ann.memory.forget("clara")
         ann.memory.preferences.remove(WINE)
         assert exactly(bob) == state
-        assert ann.entities() == []
-        assert ann.counts()["passages"] == 0
+        assert ann.entities() == [] and ann.counts()["passages"] == 0
         recounted(path)
 
 
@@ -256,6 +216,7 @@ class Telling(Marked):
         return Extraction(answer.entities, tuple(Fact(f.subject, relation, f.object) for f in answer.facts))
 
 
+NOTHING = [Item(id="secret", text="red wine and no more")]
 WAYS_OUT: dict[str, Any] = {
     "forget": lambda graph: graph.memory.forget("secret"),
     "aforget": lambda graph: asyncio.run(graph.memory.aforget("secret")),
@@ -265,8 +226,8 @@ WAYS_OUT: dict[str, Any] = {
         graph.memory.preferences.replace(WINE, "red wine of old"),
         graph.memory.forget(SECRET),
     ),
-    "another text": lambda graph: graph.add([Item(id="secret", text="red wine and no more")]),
-    "another text, outside": lambda graph: graph.memory.add([Item(id="secret", text="red wine and no more")]),
+    "another text": lambda graph: graph.add(NOTHING),
+    "another text, outside": lambda graph: graph.memory.add(NOTHING),
     "another text, discarded": lambda graph: graph.add([Item(id="secret", text="nothing at all")]),
     "another extractor": lambda graph: (
         setattr(graph, "extractor", Saying(lambda _: Extraction())),
@@ -298,15 +259,22 @@ def test_another_spelling_of_what_has_gone_is_not_left_either(path: Path) -> Non
         assert graph.entities("stays") == ["QUILLS OF ZANZIBAR"]
         graph.memory.forget("secret")
         assert b"QUILLS" not in path.read_bytes()
-        assert entity_of(graph, "stays") == "quill of zanzibar"
         assert graph.search("the quill of Zanzibar", 1)[0].item.id == "stays"
     with again(path) as graph:
-        assert entity_of(graph, "stays") == "quill of zanzibar"
+        assert [name.casefold() for name in graph.entities("stays")] == ["quill of zanzibar"]
 
 
-def entity_of(graph: GraphMemory, item_id: str) -> str:
-    (name,) = graph.entities(item_id)
-    return name.casefold()
+def test_the_spelling_of_what_went_while_it_was_read_is_not_written(path: Path) -> None:
+    class Acting(Marked):
+        def answers(self, texts: Sequence[str]) -> Iterator[tuple[int, Any]]:
+            yield from super().answers(texts)
+            graph.memory.forget("loud")
+
+    with made(path, extractor=Acting()) as graph:
+        loud, low = "[OSCARREED] drinks red wine", "[OscarReed] and red wine"
+        graph.add([Item(id="loud", text=loud), Item(id="low", text=low)])
+        assert graph.entities() == ["OscarReed"]
+    assert b"OSCARREED" not in path.read_bytes()
 
 
 def test_what_expires_takes_its_entities_with_it(path: Path, clock: Clock) -> None:
@@ -320,21 +288,39 @@ def test_what_expires_takes_its_entities_with_it(path: Path, clock: Clock) -> No
         recounted(path)
 
 
+def test_two_graphs_on_a_file_see_what_the_other_does(path: Path) -> None:
+    with made(path) as one, again(path) as other:
+        one.add(PEOPLE[:2])
+        assert exactly(other) == exactly(one)
+        one.extractor = Saying(lambda text: Extraction((text[:9],)))
+        for change in (
+            lambda: other.add([*PEOPLE[2:], Item(id="oscar", text="[Oscar Reed] left for [Oslo] with red wine.")]),
+            lambda: one.memory.forget("idris"),
+            lambda: other.memory.preferences.remove(WINE),
+            one.reextract,
+        ):
+            change()
+            assert alike(seen(one), seen(other))
+        assert alike(seen(one), seen(anew(one)))
+        one.memory.forget(*[item.id for item in one.memory.items()])
+        assert exactly(one) == exactly(other) and other.entities() == []
+
+
 def test_copies(path: Path, tmp_path: Path) -> None:
     copy, lines, other = tmp_path / "copy.epic", tmp_path / "export.jsonl", tmp_path / "other.epic"
     with made(path) as graph:
         graph.add(PEOPLE)
-        state = exactly(graph)
-        looked = seen(graph)
+        state, looked = exactly(graph), seen(graph)
         graph.memory.file.backup(copy)
         graph.memory.file.export(lines)
         graph.memory.file.compact()
         assert exactly(graph) == state
-    with again(copy) as graph:
-        assert exactly(graph) == state
-    with EpicMemory.restore(
-        lines, other, encoder=HashEncoder(256), settings=Settings(verifier=KeepAll(), tau=0.1)
-    ) as memory:
+        assert graph.memory.file.verify() > 0
+    for file, options in ((path, {}), (path, {"read_only": True}), (copy, {})):
+        with again(file, **options) as graph:
+            assert exactly(graph) == state
+    settings = Settings(verifier=KeepAll(), tau=0.1)
+    with EpicMemory.restore(lines, other, encoder=HashEncoder(256), settings=settings) as memory:
         graph = GraphMemory(memory=memory, extractor=Marked())
         assert graph.counts()["outside"] == 5
         graph.update()
@@ -411,12 +397,8 @@ async def test_nothing_synchronous_is_called_on_the_event_loop() -> None:
 
 def test_in_signed_mode_the_first_passages_are_told_apart_by_what_they_say() -> None:
     graph = GraphMemory(["I avoid hotels with casinos."], settings=Settings(coarse=False, verifier=KeepAll()))
-    graph.add(
-        [
-            Item(id="casino", text="The Golden Ace in Las Vegas is a hotel with a casino and slot machines."),
-            Item(id="quiet", text="The Bellmore in Las Vegas is a quiet hotel with a garden."),
-        ]
-    )
+    casino = Item(id="casino", text="The Golden Ace in Las Vegas is a hotel with a casino and slot machines.")
+    graph.add([casino, Item(id="quiet", text="The Bellmore in Las Vegas is a quiet hotel with a garden.")])
     query = "Which hotel in Las Vegas should I book?"
     assert [hit.item.id for hit in graph.search(query)] == ["quiet", "casino"]
     told = found(graph, query)

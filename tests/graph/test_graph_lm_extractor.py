@@ -51,12 +51,6 @@ def reading_of(passage: str, answer: str) -> Extraction | Unextracted:
     return found
 
 
-def read_extraction(passage: str, answer: str) -> Extraction:
-    found = reading_of(passage, answer)
-    assert isinstance(found, Extraction)
-    return found
-
-
 def about(request: Json) -> str:
     """Answers with a fact of its own for each passage."""
     number = request["messages"][-1]["content"].split("house ")[1].split()[0]
@@ -64,31 +58,24 @@ def about(request: Json) -> str:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-@pytest.mark.parametrize("kind", ["ollama", "openai"])
 def test_one_call_a_passage_gives_entities_and_facts(kind: str, how: str) -> None:
     with LMServer(about) as server:
         made = extractor(server, kind)
         found = extracted(made, [f"The house {number} by the lake." for number in range(5)], how)
     for number, one in enumerate(found):
         assert one == Extraction((f"house {number}", "the lake"), (Fact(f"house {number}", "is by", "the lake"),))
-        assert one.usage.calls == 1
-        assert one.usage.prompt_tokens > 0
-    assert server.calls == 5
-    assert '"facts"' in json.dumps(server.asked[0])
+        assert one.usage.calls == 1 and one.usage.prompt_tokens > 0
+    assert server.calls == 5 and '"facts"' in json.dumps(server.asked[0])
     assert isinstance(made, Extractor)
-
-
-def test_the_name_changes_with_the_model() -> None:
     names = {LMExtractor(OllamaLM(model)).name for model in ("a", "b")}
-    assert len(names) == 2
-    assert all(name.startswith("entities/") for name in names)
+    assert len(names) == 2 and all(name.startswith("entities/") for name in names)
 
 
 @pytest.mark.parametrize(("passage", "answer", "entities", "facts"), table(__file__, "read"))
 def test_answers_are_read_in_many_forms(
     passage: str, answer: str, entities: list[str], facts: list[tuple[str, str, str]]
 ) -> None:
-    assert read_extraction(passage, answer) == Extraction(tuple(entities), tuple(Fact(*fact) for fact in facts))
+    assert reading_of(passage, answer) == Extraction(tuple(entities), tuple(Fact(*fact) for fact in facts))
 
 
 @pytest.mark.parametrize(
@@ -100,30 +87,22 @@ def test_an_answer_that_says_nothing_is_unreadable(answer: str, reason: str) -> 
     assert (found.answer, found.usage.calls) == (answer, 2)
 
 
-def read(entities: list[Any], facts: list[Any], passage: str = PASSAGE) -> Extraction:
-    return read_extraction(passage, json.dumps({"entities": entities, "facts": facts}))
-
-
 def test_names_are_bounded_in_length_and_number() -> None:
-    passage = " ".join(f"thing{place}" for place in range(200)) + " " + "x" * 300
-    found = read(["x" * 300, *passage.split()], [[f"thing{place}", "r", "thing0"] for place in range(1, 200)], passage)
-    assert len(found.facts) <= 64
-    assert len(found.entities) <= 192
-    assert max(map(len, found.entities)) <= 160
+    names = [f"thing{place}" for place in range(200)]
+    facts = [[name, "r", "thing0"] for name in names[1:]]
+    answer = json.dumps({"entities": ["x" * 300, *names, "x" * 300], "facts": facts})
+    found = reading_of(" ".join([*names, "x" * 300]), answer)
+    assert isinstance(found, Extraction) and len(found.facts) <= 64
+    assert len(found.entities) <= 192 and max(map(len, found.entities)) <= 160
 
 
-def test_an_unreadable_answer_is_asked_for_once_more() -> None:
+def test_an_unreadable_answer_is_asked_for_once_more_and_a_cut_one_with_more_room() -> None:
     with LMServer(in_turn("Well.", ANSWER)) as server:
         (found,) = extracted(extractor(server), [PASSAGE])
-    assert found == READ
-    assert (found.usage.calls, found.usage.retries) == (2, 1)
+    assert found == READ and (found.usage.calls, found.usage.retries) == (2, 1)
     assert "could not be read" in server.asked[1]["messages"][-1]["content"]
-
-
-def test_a_cut_answer_gets_more_room() -> None:
     with LMServer(in_turn(Reply(text=ANSWER[:40], cut=True), ANSWER)) as server:
-        (found,) = extracted(extractor(server), [PASSAGE])
-    assert found == READ
+        assert extracted(extractor(server), [PASSAGE]) == [READ]
     first, second = (asked["options"]["num_predict"] for asked in server.asked)
     assert second == 2 * first
 
@@ -133,33 +112,19 @@ def test_what_fails_says_why_and_the_others_are_read(how: str) -> None:
     def answer(request: Json) -> str:
         return "No idea." if "Lisbon" in json.dumps(request["messages"][1]) else ANSWER
 
-    with LMServer(answer) as server:
-        failed, found = extracted(extractor(server), ["All of Lisbon.", PASSAGE], how)
-    assert isinstance(failed, Unextracted)
-    assert "could not be understood" in failed.reason
-    assert failed.answer == "No idea."
-    assert failed.usage.calls == 2
+    with LMServer(answer, context=4096) as server:
+        made = LMExtractor(OllamaLM("tiny", host=server.url, context=4096), retries=0, backoff=0.0)
+        failed, long, found = extracted(made, ["All of Lisbon.", "tea " * 8000, PASSAGE], how)
+        assert server.calls == 3  # what does not fit is not sent
+    assert isinstance(failed, Unextracted) and "could not be understood" in failed.reason
+    assert failed.answer == "No idea." and failed.usage.calls == 2
+    assert isinstance(long, Unextracted) and "too long" in long.reason
     assert found == READ
-
-
-@pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_server_that_is_down_loses_no_passage(how: str) -> None:
-    with LMServer(in_turn(ANSWER)) as server:
-        made = extractor(server, retries=0)
+    # A server that is down loses no passage.
     down = extracted(made, [PASSAGE] * 5, how)
     assert all(isinstance(one, Unextracted) and one.reason and not one.answer for one in down)
     with server:
         assert extracted(made, [PASSAGE], how) == [READ]
-
-
-def test_a_passage_that_does_not_fit_is_not_sent() -> None:
-    with LMServer(in_turn(ANSWER), context=4096) as server:
-        made = LMExtractor(OllamaLM("tiny", host=server.url, context=4096))
-        long, found = extracted(made, ["tea " * 8000, PASSAGE])
-    assert isinstance(long, Unextracted)
-    assert "too long" in long.reason
-    assert found == READ
-    assert server.calls == 1
 
 
 HOSTILE = {

@@ -1,4 +1,4 @@
-"""The graph in RAM: personalised PageRank, the same after any changes as built anew."""
+"""The graph in RAM: personalised PageRank."""
 
 from __future__ import annotations
 
@@ -7,30 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from epic_graph.pagerank import Network
-
-# Far apart, negative and not in order: an id says nothing about a place.
-ENTITIES = [(-1) ** number * 10**12 * (number * 7 % 13) + number for number in range(12)]
-PASSAGES = [5, 3, 10**15, -7, 0, 11, 12, 13]
-
-
-class Plain:
-    """What a graph holds, in dictionaries."""
-
-    def __init__(self) -> None:
-        self.passages: dict[int, tuple[set[int], set[tuple[int, int]]]] = {}
-
-    def add(self, passage: int, entities: list[int], facts: list[tuple[int, int]]) -> None:
-        self.passages.pop(passage, None)
-        self.passages[passage] = (set(entities), {(min(pair), max(pair)) for pair in facts if pair[0] != pair[1]})
-
-    def rebuilt(self) -> Network:
-        network = Network()
-        add(network, {passage: (sorted(said), sorted(pairs)) for passage, (said, pairs) in self.passages.items()})
-        return network
 
 
 def add(network: Network, said: Mapping[int, tuple[list[int], list[tuple[int, int]]]]) -> None:
@@ -48,49 +26,6 @@ def scores(network: Network, entities: Any, passages: Any, damping: float = 0.5)
     ids, values = network.pagerank(entities, passages, damping=damping)
     assert ids.dtype == np.int64
     return dict(zip(ids.tolist(), values.tolist(), strict=True))
-
-
-def same(network: Network, other: Network, entities: Mapping[int, float], passages: Mapping[int, float]) -> None:
-    for damping in (0.0, 0.5, 0.85):
-        expected = scores(other, entities, passages, damping)
-        assert scores(network, entities, passages, damping) == pytest.approx(expected, rel=1e-4, abs=1e-5)
-    assert (network.edges, network.mentions(ENTITIES)) == (other.edges, other.mentions(ENTITIES))
-    for entity in ENTITIES:
-        assert network.neighbours(entity) == pytest.approx(other.neighbours(entity))
-
-
-entity = st.sampled_from(ENTITIES)
-passage = st.sampled_from(PASSAGES)
-entities = st.lists(entity, max_size=6, unique=True)
-said = entities.flatmap(
-    lambda named: st.tuples(
-        st.just(named), st.lists(st.tuples(*2 * [st.sampled_from(named)]), max_size=5) if named else st.just([])
-    )
-)
-change = st.one_of(
-    st.tuples(st.just("add"), st.dictionaries(passage, said, max_size=4)),
-    st.tuples(st.just("remove"), st.lists(passage, max_size=3)),
-)
-entity_seeds = st.dictionaries(entity, st.floats(0.0, 10.0), max_size=4)
-passage_seeds = st.dictionaries(passage, st.floats(0.0, 10.0), max_size=4)
-
-
-@given(changes=st.lists(change, max_size=14), entities=entity_seeds, passages=passage_seeds)
-@pytest.mark.slow
-def test_any_changes_leave_the_graph_that_one_built_anew_is(
-    changes: list[tuple[str, Any]], entities: dict[int, float], passages: dict[int, float]
-) -> None:
-    network, plain = Network(), Plain()
-    for name, parts in changes:
-        if name == "add":
-            add(network, parts)
-            for one, (named, pairs) in parts.items():
-                plain.add(one, named, pairs)
-        else:
-            network.remove(parts)
-            for one in parts:
-                plain.passages.pop(one, None)
-    same(network, plain.rebuilt(), entities, passages)
 
 
 def test_scores_are_those_of_the_walk_solved_as_a_system_of_equations() -> None:

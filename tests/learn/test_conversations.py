@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
@@ -50,15 +51,27 @@ class Chat:
         self.additional_kwargs = {"timestamp": 1777809600}
 
 
+class Part:
+    """A message of a framework, iterable as pydantic's models are."""
+
+    type, content = "human", "Hello"
+
+    def __iter__(self) -> Any:
+        return iter([("type", self.type), ("content", self.content)])
+
+
 def test_message_objects_of_frameworks() -> None:
     human = SimpleNamespace(type="human", content="Hello", additional_kwargs={}, response_metadata={}, name=None)
     ai = SimpleNamespace(type="ai", content="", tool_calls=[{"name": "x"}])
-    read = read_conversation([human, ai, Chat("user", "Again"), ("human", "a pair")])
-    assert [(turn.role, turn.text, turn.time) for turn in read.turns] == [
-        ("user", "Hello", None),
-        ("user", "Again", NOON),
-        ("user", "a pair", None),
-    ]
+    hello = ("user", "Hello", None)
+    for messages, turns in (
+        (
+            [human, ai, Chat("user", "Again"), ("human", "a pair")],
+            [hello, ("user", "Again", NOON), ("user", "a pair", None)],
+        ),
+        (Part(), [hello]),
+    ):
+        assert [(turn.role, turn.text, turn.time) for turn in read_conversation(messages).turns] == turns
 
 
 def test_what_was_said_in_may_is_found_by_a_filter() -> None:
@@ -74,27 +87,18 @@ def test_what_was_said_in_may_is_found_by_a_filter() -> None:
 
 def windows(*messages: tuple[str, str, str | None], **options: Any) -> list[dict[str, Any]]:
     said = [{"role": role, "content": text, "time": time} for role, text, time in messages]
-    keys = ("turn", "time", "speaker")
     items = conversation_items(read_conversation(said), **options)
-    return [{key: value for key, value in item.metadata.items() if key in keys} for item in items]
+    return [{key: item.metadata[key] for key in ("turn", "time", "speaker") if key in item.metadata} for item in items]
 
 
-def test_a_window_says_its_first_turn_and_its_speaker_if_it_has_one() -> None:
+def test_a_window_says_its_first_turn_and_its_speaker_if_it_has_one_and_is_never_over_two_days() -> None:
     chat = ("Anna", "Any cats?", None), ("Ben", "Two.", None), ("Ben", "And a dog.", None)
     assert windows(*chat) == [{"turn": 1}]
-    assert windows(*chat, chunker=ConversationChunker(max_turns=2, overlap=1)) == [
-        {"turn": 1},
-        {"turn": 2, "speaker": "Ben"},
-    ]
+    short = ConversationChunker(max_turns=2, overlap=1)
+    assert windows(*chat, chunker=short) == [{"turn": 1}, {"turn": 2, "speaker": "Ben"}]
     assert windows(("Anna", "Any cats?", NOON)) == [{"turn": 1, "speaker": "Anna", "time": NOON}]
-
-
-def test_no_window_is_over_two_days() -> None:
-    chat = ("Anna", "One.", None), ("Ben", "Two.", "2026-05-03"), ("Anna", "Three.", None), ("Ben", "4", "2026-06-01")
-    assert windows(*chat) == [
-        {"turn": 1},
-        {"turn": 4, "speaker": "Ben", "time": "2026-06-01T00:00:00"},
-    ]
+    days = ("Anna", "One.", None), ("Ben", "Two.", "2026-05-03"), ("Anna", "Three.", None), ("Ben", "4", "2026-06-01")
+    assert windows(*days) == [{"turn": 1}, {"turn": 4, "speaker": "Ben", "time": "2026-06-01T00:00:00"}]
 
 
 def test_turns_of_different_conversations_do_not_answer_each_other() -> None:
@@ -121,46 +125,19 @@ def test_turns_are_found_by_the_question_they_answer_by_their_speaker_and_their_
     chat += [("Ann", "The tram was late again, and I walked.", "2026-08-03")]
     messages = [{"role": role, "content": text, "time": time} for role, text, time in chat]
     add_conversation(memory, messages, chunker=turns)
-    assert (
-        memory.search("Which cats are there?", k=2, options=SearchOptions(min_score=None))[1].item.text
-        == "Bo: Two, Oscar and Bailey."
-    )
+    found = memory.search("Which cats are there?", k=2, options=SearchOptions(min_score=None))
+    assert found[1].item.text == "Bo: Two, Oscar and Bailey."
     for question, month in (("Was the tram late in June?", "06"), ("Was the tram late in July?", "07")):
         assert memory.search(question)[0].item.metadata["time"] == f"2026-{month}-03T00:00:00"
     assert memory.search("When was the tram late for Ann?")[0].item.metadata["speaker"] == "Ann"
 
 
-@pytest.mark.parametrize("messages", [5, None, b"bytes", object()])
-def test_what_holds_no_messages_is_refused(messages: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        read_conversation(messages)
-
-
+KEYS = "role content type text messages mapping memory parts message author name parent"
 anything = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "role",
-                    "content",
-                    "type",
-                    "text",
-                    "messages",
-                    "mapping",
-                    "memory",
-                    "parts",
-                    "message",
-                    "author",
-                    "name",
-                    "parent",
-                ]
-            )
-            | st.text(max_size=3),
-            inner,
-            max_size=4,
-        )
+        | st.dictionaries(st.sampled_from(KEYS.split()) | st.text(max_size=3), inner, max_size=4)
     ),
     max_leaves=12,
 )
@@ -172,29 +149,17 @@ def test_nothing_in_a_list_is_fatal(messages: list[Any]) -> None:
         assert turn.text.strip() and turn.speaker.strip() and turn.text.encode()
 
 
-@pytest.mark.parametrize("user", [None, 5, [None]])
-def test_names_that_are_no_texts_are_refused(user: Any) -> None:
-    with pytest.raises(InvalidInputError, match="user must be"):
-        read_conversation("user: hi", user=user)
-
-
-class _Part:
-    """A message of a framework, iterable as pydantic's models are."""
-
-    type, content = "human", "I love cheese."
-
-    def __iter__(self) -> Any:
-        return iter([("type", self.type), ("content", self.content)])
-
-
-def test_a_message_by_itself_is_read() -> None:
-    (turn,) = read_conversation(_Part()).turns
-    assert (turn.role, turn.text) == ("user", "I love cheese.")
-
-
-def test_the_name_of_a_file_is_no_memory() -> None:
-    with pytest.raises(InvalidInputError, match="memory must be an EpicMemory, not str"):
-        add_conversation("me.epic", "Ann: hello")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        *((lambda one=one: read_conversation(one), "essage|conversation") for one in (5, None, b"bytes", object())),
+        *((lambda user=user: read_conversation("user: hi", user=user), "user must be") for user in (None, 5, [None])),
+        (lambda: add_conversation("me.epic", "Ann: hello"), "memory must be an EpicMemory, not str"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_is_refused(call: Callable[[], object], match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        call()
 
 
 def test_a_conversation_goes_in_as_role_and_content_lines() -> None:

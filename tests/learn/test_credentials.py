@@ -14,38 +14,8 @@ from epic_memory.types.proposals import Proposal
 from labelled_sentences import labelled
 from tables import table
 
-SECRETS = [
-    "My password is hunter2.",
-    "my wifi password is marble-otter-77",
-    "Password for Netflix: sunflower99",
-    "I changed my password to Blue7Moon!",
-    "The PIN of my card is 4821.",
-    "hunter2 is my password.",
-    "Use hunter2 as the wifi password.",
-    "Please remember my password hunter2.",
-    "Card PIN 4821",
-    "The 2FA code is 482913.",
-    "mon mot de passe est Soleil12",
-    "Here's my token: ghp_16C7e42F292c6912E7710c838347Ae178B4a",
-    "My API key is sk-proj-abc123DEF456ghi789jkl012.",
-    "export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-    "My card is 4111 1111 1111 1111, exp 09/27.",
-    "postgres://admin:s3cr3t@db.example.com:5432/prod",
-    "use passphrase correct horse battery staple for the vault",
-    "My password \t is\u00a0hunter2.",
-    "My pass\u00adword\u200b is hunter2.",
-    "\uff2d\uff59 password is hunter2.",
-    "Password - hunter22",
-    "I use hunter22 as password.",
-    "SSN 078-05-1120",
-    "Das Passwort lautet hunter22.",
-    f"{'We talked about a great many things, ' * 70}and my password is hunter2.",
-    "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----",
-]
-HARMLESS = labelled("harmless")
 
-
-@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("secret", table(__file__, "secrets"))
 def test_a_secret_is_neither_kept_nor_proposed_and_the_rest_is(secret: str) -> None:
     said = [{"role": "user", "content": f"I love red wine.\n{secret}"}]
     with EpicMemory(["I love red wine"]) as memory:
@@ -57,29 +27,18 @@ def test_a_secret_is_neither_kept_nor_proposed_and_the_rest_is(secret: str) -> N
         assert ([each.quote for each in made], made.report.unusable) == (["I love red wine"], report.unusable)
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    table(__file__, "a_secret_in_the_next_line_or_in_a_table_is_left_out"))  # fmt: skip
+@pytest.mark.parametrize(("text", "left"), table(__file__, "a_secret_in_the_next_line_or_in_a_table_is_left_out"))
 def test_a_secret_in_the_next_line_or_in_a_table_is_left_out(text: str, left: str) -> None:
     found, count = redacted(text)
     assert [*filter(None, found.split("\n"))] == [*filter(None, left.split("\n"))] and count
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I forgot my password.\n2024 was a bad year for me and for everybody else.",
-        "About my password:\nThe bank has sent a letter.",
-        "| site | stars |\n|---|---|\n| a | 5 |",
-        "User: Ann, Bob and 12 others like it.",
-        "Password.\nWe talked about it.",
-    ],
-)
+@pytest.mark.parametrize("text", table(__file__, "a_label_without_a_secret"))
 def test_a_label_without_a_secret_takes_nothing_away(text: str) -> None:
     assert redacted(text) == (text, 0)
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@pytest.mark.parametrize("text", labelled("harmless"))
 def test_what_gives_no_secret_away_is_read(text: str) -> None:
     with EpicMemory() as memory:
         assert add_conversation(memory, [("user", text)]).unusable == {}
@@ -116,22 +75,18 @@ def test_what_does_not_fit_stays_out_of_the_light_tier_where_that_is_asked_for()
 
 
 def test_what_waits_for_the_user_is_not_proposed_in_other_words() -> None:
-    written = Proposal(kind="add_fact", text="The user is vegetarian.", quote="The user is vegetarian.", source="agent")
-    with EpicMemory() as memory:
-        (first,) = memory.proposals.propose([("user", "I'm vegetarian.")])
-        assert list(memory.proposals.add([written])) == [first] == memory.proposals
-    with EpicMemory() as memory:
-        memory.proposals.add([written])
-        made = memory.proposals.propose([("user", "I'm vegetarian.")])
-        assert (list(made), made.report.dropped) == ([], {"known already": 1})
-        assert len(memory.proposals.add([Proposal(kind="add_fact", text="I am no vegetarian", quote="x")])) == 1
-
-
-def test_a_note_of_a_model_on_what_waits_is_not_proposed_and_other_words_of_the_user_are() -> None:
-    note = Proposal(kind="add_fact", text="Dentist: Dr Kern", quote="Dentist: Dr Kern", source="agent")
-    with EpicMemory() as memory:
-        (first,) = memory.proposals.propose([("user", "My dentist is Dr Kern.")])
-        assert list(memory.proposals.add([note])) == [first] == memory.proposals
-        memory.proposals.propose([("user", "I start at Bosch on 3 May.")])
-        memory.proposals.propose([("user", "I stop at Bosch on 3 May.")])
-        assert len(memory.proposals) == 3
+    for said, noted in (("I'm vegetarian.", "The user is vegetarian."), ("My dentist is Dr Kern.", "Dentist: Dr Kern")):
+        written = Proposal(kind="add_fact", text=noted, quote=noted, source="agent")
+        with EpicMemory() as memory:
+            (first,) = memory.proposals.propose([("user", said)])
+            assert list(memory.proposals.add([written])) == [first] == memory.proposals
+        with EpicMemory() as memory:
+            memory.proposals.add([written])
+            made = memory.proposals.propose([("user", said)])
+            assert noted.startswith("Dentist") or (list(made), made.report.dropped) == ([], {"known already": 1})
+            other = Proposal(kind="add_fact", text="I am no vegetarian", quote="x")
+            assert len(memory.proposals.add([other])) == 1
+            memory.proposals.propose([("user", "I start at Bosch on 3 May.")])
+            before = len(memory.proposals)
+            memory.proposals.propose([("user", "I stop at Bosch on 3 May.")])
+            assert len(memory.proposals) == before + 1

@@ -112,12 +112,11 @@ async def test_a_merge_without_blocking_does_the_same(path: Path, other: Path) -
 
 
 def test_what_is_ruled_out_here_does_not_come(path: Path, other: Path) -> None:
-    with EpicMemory.open(path) as memory:
-        memory.forget("item-2")
-        memory.never.add("lentils")
     with EpicMemory.open(other) as memory:
         memory.add([Item(id="soup", text="A soup with lentils.")])
     with EpicMemory.open(path) as memory:
+        memory.forget("item-2")
+        memory.never.add("lentils")
         assert merge(memory, other).ruled_out == 1
         assert not memory.get(["soup"])
 
@@ -146,11 +145,10 @@ def test_the_command_merges_and_syncs_with_a_file(epic: Epic, path: Path, other:
 
 def test_a_merge_of_locked_files_asks_for_the_key_of_each(path: Path, other: Path) -> None:
     pytest.importorskip("sqlcipher3")
-    with EpicMemory.open(other) as memory:
-        memory.add([Item(id="new", text="A new hotel without a casino.")])
-        memory.file.rekey("theirs")
-    with EpicMemory.open(path) as memory:
-        memory.file.rekey("mine")
+    for file, key in ((path, "mine"), (other, "theirs")):
+        with EpicMemory.open(file) as memory:
+            memory.add([Item(id=key, text="A new hotel without a casino.")])
+            memory.file.rekey(key)
     with EpicMemory.open(path, settings=Settings(key="mine")) as memory:
         with pytest.raises(StoreError, match="another key"):
             merge(memory, other)

@@ -11,6 +11,7 @@ from epic_learn.onboarding import BACK, QUESTIONS, Onboarding, Question, answers
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
 from epic_memory.types.proposals import Proposal
+from tables import table
 
 OF = {question.id: question for question in QUESTIONS}
 
@@ -28,25 +29,16 @@ def asked(memory: EpicMemory, replies: dict[str, str], decision: Any = True) -> 
     return seen
 
 
-def test_five_categories_with_three_questions_each() -> None:
-    assert sorted(Counter(question.category for question in QUESTIONS).values()) == [3] * 5
-    assert len(OF) == 15
-
-
-def test_answers_become_preferences_and_facts() -> None:
+def test_answers_become_preferences_and_facts_and_a_second_run_asks_what_is_open() -> None:
+    ids = [question.id for question in QUESTIONS]
     with EpicMemory() as memory:
-        assert (
-            len(asked(memory, {"advice": "bold", "work": "I'm a nurse and work nights. I can't stand jargon."})) == 15
-        )
+        replies = {"advice": "bold", "work": "I'm a nurse and work nights. I can't stand jargon."}
+        assert asked(memory, replies) == ids and len(ids) == 15
         assert [each.text for each in memory.preferences] == ["I prefer advice that is bold", "I can't stand jargon"]
         assert [item.text for item in memory.items()] == ["I'm a nurse and work nights"]
         assert {each.source for each in memory.proposals.accepted()} == {"onboarding/advice", "onboarding/work"}
-
-
-def test_a_second_run_asks_what_is_open() -> None:
-    with EpicMemory() as memory:
-        asked(memory, {"advice": "bold"})
-        assert asked(memory, {}) == [question.id for question in QUESTIONS if question.id != "advice"]
+        assert asked(memory, {}) == [each for each in ids if each not in replies]
+    assert sorted(Counter(question.category for question in QUESTIONS).values()) == [3] * 5
 
 
 def test_an_answer_counts_though_the_same_was_undone_before() -> None:
@@ -57,18 +49,14 @@ def test_an_answer_counts_though_the_same_was_undone_before() -> None:
             memory.facts.undo(memory.facts.edits()[0])
 
 
-@pytest.mark.parametrize("decision", [False, None, " "])
-def test_what_is_turned_down_leaves_nothing(decision: Any) -> None:
+@pytest.mark.parametrize(
+    ("decision", "texts"), [(False, []), (None, []), (" ", []), ("I like to hear the risky options first", None)]
+)
+def test_an_answer_is_decided_and_may_be_put_in_other_words(decision: Any, texts: list[str] | None) -> None:
     with EpicMemory() as memory:
         asked(memory, {"advice": "bold"}, decision)
-        assert memory.preferences == [] and memory.proposals.accepted() == []
-
-
-def test_an_answer_in_other_words() -> None:
-    with EpicMemory() as memory:
-        asked(memory, {"advice": "bold"}, "I like to hear the risky options first")
-        assert [each.text for each in memory.preferences] == ["I like to hear the risky options first"]
-        assert memory.proposals.accepted()[0].quote == "bold"
+        assert [each.text for each in memory.preferences] == ([decision] if texts is None else texts)
+        assert [each.quote for each in memory.proposals.accepted()] == (["bold"] if texts is None else [])
 
 
 def test_back_asks_the_question_before_again() -> None:
@@ -81,20 +69,10 @@ def test_back_asks_the_question_before_again() -> None:
         asking.close()
 
 
-@pytest.mark.parametrize(
-    ("question", "answer", "expected"),
-    [
-        ("tone", "short.", [("add_preference", "I prefer answers that are short")]),
-        ("tone", "Short answers, please.", [("add_preference", "I prefer short answers")]),
-        ("tone", "I hate emojis", [("add_preference", "I hate emojis")]),
-        ("tools", "Python. I hate Java.", [("add_fact", "I use Python"), ("add_preference", "I hate Java")]),
-        ("tone", "  ... ", []),
-        ("tone", "", []),
-    ],
-)
-def test_an_answer_is_cut_into_statements(question: str, answer: str, expected: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(("question", "answer", "expected"), table(__file__, "an_answer_is_cut_into_statements"))
+def test_an_answer_is_cut_into_statements(question: str, answer: str, expected: list[list[str]]) -> None:
     made = list(answers(OF[question], answer))
-    assert [(each.kind, each.text) for each in made] == expected
+    assert [[each.kind, each.text] for each in made] == expected
     assert all(each.quote in answer for each in made)
 
 
@@ -109,8 +87,5 @@ def test_questions_that_cannot_be(sentence: Any) -> None:
         Question(id="a", category="b", text="c", sentence=sentence)
     with pytest.raises(InvalidInputError):
         Onboarding([])
-
-
-def test_two_questions_of_one_id_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="id of its own"):
         Onboarding([QUESTIONS[0], QUESTIONS[0]])

@@ -10,6 +10,7 @@ from epic_learn.conversations import conversation_items, read_conversation
 from epic_learn.origins import ORIGIN, SAID, least_trusted, written_by
 from epic_memory import EpicMemory, SearchOptions
 from epic_memory.types.proposals import Proposal
+from tables import table
 
 
 def test_what_is_made_of_several_has_the_least_trusted_origin() -> None:
@@ -17,16 +18,7 @@ def test_what_is_made_of_several_has_the_least_trusted_origin() -> None:
     assert list(map(least_trusted, made)) == ["user", "page", "assistant", "tool"]
 
 
-@pytest.mark.parametrize(
-    ("given", "origin"),
-    [
-        ({"quote": "I live in Porto", "source": "cues"}, "user"),
-        ({"quote": "I live in Porto", "source": "a-model"}, "user"),
-        ({"quote": "Porto is home", "source": "a-model"}, "assistant"),
-        ({"quote": "I live in Porto.", "source": "agent"}, "assistant"),
-        ({"quote": "I live in Porto", "sentence": "I never said I live in Porto.", "source": "a-model"}, "assistant"),
-    ],
-)
+@pytest.mark.parametrize(("given", "origin"), table(__file__, "a_fact_keeps_who_worded_it"))
 def test_a_fact_keeps_who_worded_it(given: Any, origin: str) -> None:
     memory, proposal = EpicMemory(), Proposal(kind="add_fact", text="I live in Porto.", **given)
     memory.proposals.add([proposal])
@@ -59,13 +51,7 @@ def test_what_an_assistants_fact_may_change_is_proposed_as_the_assistants() -> N
 
 
 @pytest.mark.parametrize(
-    ("roles", "origin", "shown"),
-    [
-        (("user", "user"), "user", None),
-        (("user", "assistant"), "assistant", "Written by: an assistant, in part"),
-        (("assistant", "assistant"), "assistant", "Written by: an assistant, not by the user"),
-        (("Ann", "Bob"), None, None),
-    ],
+    ("roles", "origin", "shown"), table(__file__, "a_window_of_a_conversation_has_the_origin_of_its_least_trusted_turn")
 )
 def test_a_window_of_a_conversation_has_the_origin_of_its_least_trusted_turn(
     roles: tuple[str, str], origin: str | None, shown: str | None

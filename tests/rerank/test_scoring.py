@@ -32,19 +32,15 @@ def vllm(*tokens: tuple[str, float] | None) -> Any:
 def test_only_the_tokens_of_the_reference_count() -> None:
     with LMServer(vllm(None, ("<user>", -9.0), ("\n", -8.0), (" Lis", -0.5), ("bon", -0.25))) as server:
         scorer = VllmScorer(OpenAICompatibleLM(server.base_url, "tiny"))
-        scored = scorer.score(ASKED, "Lisbon")
-        assert scored == -0.75
+        assert scorer.score(ASKED, "Lisbon") == -0.75
+        with pytest.raises(InvalidInputError):
+            scorer.score(ASKED, " ")
         sent = server.asked[0]
-    assert sent["messages"][-1] == {"role": "assistant", "content": "Lisbon"}
-    assert sent["continue_final_message"] is True
-    assert sent["add_generation_prompt"] is False
-
-
-def test_a_server_without_log_probabilities_is_refused() -> None:
-    with LMServer(lambda request: "Lisbon") as server:
-        scorer = VllmScorer(OpenAICompatibleLM(server.base_url, "tiny"))
-        with pytest.raises(LMSetupError, match="MetricScorer"):
+        server.answer = lambda request: "Lisbon"
+        with pytest.raises(LMSetupError, match="MetricScorer"):  # there are no log-probabilities
             scorer.score(ASKED, "Lisbon")
+    assert sent["messages"][-1] == {"role": "assistant", "content": "Lisbon"}
+    assert (sent["continue_final_message"], sent["add_generation_prompt"]) == (True, False)
 
 
 @pytest.mark.parametrize("tokens", [[("Lis", -0.5), ("sabon", -0.2)], [None, ("bon", -0.5)], [("Lisbon", 0.5)]])
@@ -53,18 +49,9 @@ def test_tokens_that_are_not_the_reference_are_an_error(tokens: list[tuple[str, 
         VllmScorer(OpenAICompatibleLM(server.base_url, "tiny")).score(ASKED, "Lisbon")
 
 
-def test_an_empty_reference_is_refused() -> None:
-    with LMServer(vllm(None)) as server, pytest.raises(InvalidInputError):
-        VllmScorer(OpenAICompatibleLM(server.base_url, "tiny")).score(ASKED, " ")
-
-
 def test_an_answer_is_compared_with_the_reference() -> None:
     with LMServer(lambda request: "It is Lisbon.") as server:
         scorer = MetricScorer(OpenAICompatibleLM(server.base_url, "tiny"))
         assert scorer.score(ASKED, "Lisbon") == pytest.approx(0.5)
     assert scorer.name == "token_f1:openai:tiny"
-
-
-def test_f1_of_words() -> None:
-    assert token_f1("A b.", "a B") == 1.0
-    assert token_f1("", "a") == token_f1("b", "a") == 0.0
+    assert (token_f1("A b.", "a B"), token_f1("", "a"), token_f1("b", "a")) == (1.0, 0.0, 0.0)

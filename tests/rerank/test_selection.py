@@ -35,29 +35,25 @@ def graph() -> GraphMemory:
     return made
 
 
+ANY_SCORE = SearchOptions(min_score=None)
+ADAPTIVE = SearchOptions(chooser=Adaptive(), min_score=None)
+
+
 async def test_the_number_of_hits_follows_the_question(graph: GraphMemory) -> None:
     for memory in (graph.memory, graph):
-        one, three = (
-            [memory.search(asked, 10, options=SearchOptions(chooser=Adaptive(), min_score=None)) for asked in several]
-            for several in (ONE, THREE)
-        )
+        one, three = ([memory.search(asked, 10, options=ADAPTIVE) for asked in several] for several in (ONE, THREE))
         assert sum(map(len, one)) < sum(map(len, three))
         for asked, hits in zip((*ONE, *THREE), (*one, *three), strict=True):
             assert 1 <= len(hits) == len(hits.vectors) <= 10
-            assert [
-                hit for hit in memory.search(asked, 10, options=SearchOptions(min_score=None)) if hit in hits
-            ] == list(hits)
-        assert list(
-            await memory.asearch(THREE[0], 10, options=SearchOptions(chooser=Adaptive(), min_score=None))
-        ) == list(three[0])
-        assert len(memory.search(THREE[0], 1, options=SearchOptions(chooser=Adaptive(), min_score=None))) == 1
+            assert [hit for hit in memory.search(asked, 10, options=ANY_SCORE) if hit in hits] == list(hits)
+        assert list(await memory.asearch(THREE[0], 10, options=ADAPTIVE)) == list(three[0])
+        assert len(memory.search(THREE[0], 1, options=ADAPTIVE)) == 1
 
 
 def test_it_comes_after_a_reranker(graph: GraphMemory) -> None:
-    plain = graph.memory.search(THREE[0], 10, options=SearchOptions(chooser=Adaptive(), min_score=None))
-    assert list(
-        graph.memory.search(THREE[0], 10, options=SearchOptions(chooser=Adaptive(reranker=reranker_of(graph.memory))))
-    ) == list(plain)
+    plain = graph.memory.search(THREE[0], 10, options=ADAPTIVE)
+    reranked = SearchOptions(chooser=Adaptive(reranker=reranker_of(graph.memory)))
+    assert list(graph.memory.search(THREE[0], 10, options=reranked)) == list(plain)
     with pytest.raises(InvalidInputError):
         learn(graph.memory, plain, {})
     with pytest.raises(InvalidInputError):
@@ -74,19 +70,17 @@ def liking_length(graph: GraphMemory) -> LearnedReranker:
 
 
 async def test_a_reranker_orders_what_a_walk_found(graph: GraphMemory) -> None:
+    untrained, by_length, fewer = (
+        SearchOptions(chooser=chooser, min_score=None)
+        for chooser in (reranker_of(graph.memory), liking_length(graph), Adaptive(reranker=liking_length(graph)))
+    )
     for asked in (THREE[0], "How many hides did a big Bible take?"):  # with an entity of the graph, and without one
-        plain = graph.search(asked, 20, options=SearchOptions(min_score=None))
-        assert list(
-            graph.search(asked, 3, options=SearchOptions(chooser=reranker_of(graph.memory), min_score=None))
-        ) == list(plain[:3])
-        longest = graph.search(asked, 3, options=SearchOptions(chooser=liking_length(graph), min_score=None))
-        assert list(
-            await graph.asearch(asked, 3, options=SearchOptions(chooser=liking_length(graph), min_score=None))
-        ) == list(longest)
+        plain = graph.search(asked, 20, options=ANY_SCORE)
+        assert list(graph.search(asked, 3, options=untrained)) == list(plain[:3])
+        longest = graph.search(asked, 3, options=by_length)
+        assert list(await graph.asearch(asked, 3, options=by_length)) == list(longest)
         lengths = sorted((hit.item.text.count(" ") for hit in plain), reverse=True)
         assert [hit.item.text.count(" ") for hit in longest] == lengths[:3]
         assert {hit.item.id for hit in longest} <= {hit.item.id for hit in plain}
-        fewer = graph.search(
-            asked, 10, options=SearchOptions(chooser=Adaptive(reranker=liking_length(graph)), min_score=None)
-        )
-        assert 1 <= len(fewer) == len(fewer.vectors) <= 10
+        hits = graph.search(asked, 10, options=fewer)
+        assert 1 <= len(hits) == len(hits.vectors) <= 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import pickle
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from model2vec import StaticModel
 from tokenizers import Tokenizer
@@ -31,6 +32,7 @@ from epic_memory.encoders import (
     default_encoder,
     embed,
 )
+from epic_memory.encoders.cache import TextVectors
 from epic_memory.encoders.static import BUNDLED
 from epic_memory.encoders.wordpiece import WordPiece
 from epic_memory.errors import EncoderError, MissingExtraError
@@ -103,10 +105,13 @@ def test_a_special_token_is_one_whatever_it_begins_with() -> None:
     assert WordPiece(description).encode([text], 99) == [theirs.encode(text, add_special_tokens=False).ids]
 
 
-def test_the_static_encoder_goes_to_another_process() -> None:
-    texts = ["Quiet hotels in Zürich."]
-    again = pickle.loads(pickle.dumps(StaticEncoder()))
-    np.testing.assert_array_equal(again.encode(texts), default_encoder().encode(texts))
+def test_the_static_encoder_goes_to_another_process_and_is_used_from_several_threads() -> None:
+    encoder, texts = StaticEncoder(), NORMAL * 20
+    expected = encoder.encode(texts)
+    with ThreadPoolExecutor(8) as pool:
+        for vectors in pool.map(encoder.encode, [texts] * 32):
+            np.testing.assert_array_equal(vectors, expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).encode(texts), expected)
 
 
 def test_a_tokenizer_of_another_kind_is_read_by_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,28 +125,12 @@ def test_a_tokenizer_of_another_kind_is_read_by_the_package(tmp_path: Path, monk
 
 
 @given(texts=st.lists(st.text(), max_size=20))
+@example([f"text number {n}" for n in range(1300)])  # more than a block
 def test_a_text_has_the_same_vector_alone_and_among_others(texts: list[str]) -> None:
     together = default_encoder().encode(texts)
     assert together.shape == (len(texts), default_encoder().dimension)
     for text, row in zip(texts, together, strict=True):
         np.testing.assert_allclose(default_encoder().encode([text])[0], row, atol=1e-6)
-
-
-def test_more_texts_than_a_block() -> None:
-    texts = [f"text number {n}" for n in range(1300)]
-    vectors = default_encoder().encode(texts)
-    assert vectors.shape[0] == 1300
-    np.testing.assert_array_equal(
-        vectors[[0, 600, 1299]], default_encoder().encode([texts[0], texts[600], texts[1299]])
-    )
-
-
-def test_it_may_be_used_from_several_threads() -> None:
-    encoder, texts = StaticEncoder(), NORMAL * 20
-    expected = encoder.encode(texts)
-    with ThreadPoolExecutor(8) as pool:
-        for vectors in pool.map(encoder.encode, [texts] * 32):
-            np.testing.assert_array_equal(vectors, expected)
 
 
 def test_the_fingerprint_is_that_of_the_weights(tmp_path: Path) -> None:
@@ -170,11 +159,12 @@ def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alter", BROKEN.values(), ids=BROKEN)
 async def test_what_is_no_embedding_is_an_error_naming_the_encoder(alter: Any) -> None:
-    encoder = AlteredEncoder(alter)
-    with pytest.raises(EncoderError, match="'hash'"):
-        embed(encoder, ["a", "b"])
-    with pytest.raises(EncoderError, match="'hash'"):
-        await aembed(encoder, ["a", "b"])
+    for embedded in (
+        aembed(AlteredEncoder(alter), ["a", "b"]),
+        asyncio.to_thread(embed, AlteredEncoder(alter), ["a", "b"]),
+    ):
+        with pytest.raises(EncoderError, match="'hash'"):
+            await embedded
 
 
 def test_the_error_names_the_text() -> None:
@@ -227,13 +217,12 @@ def test_ollama_encodes_in_batches_and_normalises(server: LMServer) -> None:
 
 
 def test_ollama_knows_its_name_dimension_and_fingerprint(server: LMServer) -> None:
-    encoder = OllamaEncoder("tiny", host=server.url)
-    assert (encoder.name, encoder.dimension) == ("ollama:tiny", 16)
-    assert encoder.fingerprint == "0" * 32
-    asked = len(server.requests)
-    assert (encoder.dimension, encoder.fingerprint) == (16, "0" * 32)
-    assert len(server.requests) == asked
+    encoder, asked = OllamaEncoder("tiny", host=server.url), []
     assert isinstance(encoder, Encoder)
+    for _ in range(2):
+        assert (encoder.name, encoder.dimension, encoder.fingerprint) == ("ollama:tiny", 16, "0" * 32)
+        asked.append(len(server.requests))
+    assert asked[0] == asked[1]
 
 
 async def test_a_memory_runs_on_ollama(server: LMServer, tmp_path: Path) -> None:
@@ -247,12 +236,20 @@ async def test_a_memory_runs_on_ollama(server: LMServer, tmp_path: Path) -> None
         assert len(memory.search("wine")) == len(await memory.asearch("wine")) == 2
 
 
-@pytest.mark.parametrize("embed", [lambda text: [], lambda text: [1.0, 0.0] if text == "a" else [1.0]])
-async def test_an_ollama_answer_without_embeddings_is_a_clear_error(server: LMServer, embed: Any) -> None:
+@pytest.mark.parametrize(
+    ("embed", "match"),
+    [
+        (lambda text: [], "without numbers"),
+        (lambda text: [1.0] * (2 if text == "a" else 1), None),
+        (failing, "out of memory"),
+    ],
+)
+async def test_an_ollama_answer_without_embeddings_is_a_clear_error(
+    server: LMServer, embed: Any, match: str | None
+) -> None:
     server.embed = embed
-    encoder = OllamaEncoder("tiny", host=server.url)
-    with pytest.raises(EncoderError):
-        await both(encoder, "encode", ["a", "b"])
+    with pytest.raises(EncoderError, match=match):
+        await both(OllamaEncoder("tiny", host=server.url), "encode", ["a", "b"])
 
 
 async def test_texts_do_not_follow_a_server_to_another_one(server: LMServer) -> None:
@@ -264,31 +261,18 @@ async def test_texts_do_not_follow_a_server_to_another_one(server: LMServer) -> 
         assert other.requests == []
 
 
-async def test_a_model_that_is_not_pulled_says_how_to_pull_it(server: LMServer) -> None:
-    encoder = OllamaEncoder("huge", host=server.url)
-    with pytest.raises(EncoderError, match="ollama pull huge"):
+@pytest.mark.parametrize(("model", "match"), [("huge", "ollama pull huge"), ("tiny", "ollama serve")])
+async def test_a_model_or_a_server_that_is_not_there_says_how_to_get_it(
+    server: LMServer, model: str, match: str
+) -> None:
+    if model == "tiny":
+        server.stop()
+    encoder = OllamaEncoder(model, host=server.url)
+    with pytest.raises(EncoderError, match=match):
         await both(encoder, "encode", ["a"])
-    with pytest.raises(EncoderError, match="ollama pull huge"):
-        _ = encoder.fingerprint
-    with pytest.raises(EncoderError, match="ollama pull huge"):
-        EpicMemory(["red wine"], encoder=encoder)
-
-
-async def test_a_failing_server_is_a_clear_error(server: LMServer) -> None:
-    server.embed = failing
-    encoder = OllamaEncoder("tiny", host=server.url)
-    with pytest.raises(EncoderError, match="out of memory"):
-        await both(encoder, "encode", ["a"])
-
-
-async def test_a_server_that_is_not_there_says_how_to_start_it(server: LMServer) -> None:
-    server.stop()
-    encoder = OllamaEncoder("tiny", host=server.url)
-    for attempt in (lambda: encoder.encode(["a"]), lambda: encoder.fingerprint, lambda: encoder.dimension):
-        with pytest.raises(EncoderError, match="ollama serve"):
+    for attempt in (lambda: encoder.fingerprint, lambda: encoder.dimension, lambda: EpicMemory(["a"], encoder=encoder)):
+        with pytest.raises(EncoderError, match=match):
             attempt()
-    with pytest.raises(EncoderError, match="ollama serve"):
-        await encoder.aencode(["a"])
 
 
 # sentence-transformers
@@ -317,26 +301,44 @@ def minilm() -> SentenceTransformerEncoder:
 
 @pytest.mark.torch
 @needs_minilm
-class TestSentenceTransformers:
-    def test_it_gives_unit_float32_vectors(self, minilm: SentenceTransformerEncoder) -> None:
-        vectors = embed(minilm, [*NORMAL, "🙂", ""])
-        assert vectors.shape == (len(NORMAL) + 2, minilm.dimension) and minilm.dimension == 384
-        np.testing.assert_allclose(lengths(vectors), 1.0, atol=1e-5)
+async def test_sentence_transformers_give_unit_vectors(minilm: SentenceTransformerEncoder, tmp_path: Path) -> None:
+    vectors = embed(minilm, [*NORMAL, "🙂", ""])
+    assert vectors.shape == (len(NORMAL) + 2, minilm.dimension) and minilm.dimension == 384
+    np.testing.assert_allclose(lengths(vectors), 1.0, atol=1e-5)
+    np.testing.assert_allclose(await minilm.aencode(NORMAL), minilm.encode(NORMAL), atol=1e-6)
+    again = SentenceTransformerEncoder(str(minilm_folder()), device="cpu")
+    assert (again.name, again.fingerprint) == (minilm.name, minilm.fingerprint)
+    assert again.name.startswith("sentence-transformers:") and isinstance(minilm, Encoder)
+    memory = EpicMemory(["I follow a strict vegan diet."], encoder=minilm)
+    report = memory.add(["A vegan diet leaves out meat, milk and eggs.", "The locomotive pulled ten wagons."])
+    assert report.passed == 1
+    with pytest.raises(EncoderError, match="Cannot load"):
+        SentenceTransformerEncoder(str(tmp_path), device="cpu")
 
-    async def test_aencode_is_encode(self, minilm: SentenceTransformerEncoder) -> None:
-        np.testing.assert_allclose(await minilm.aencode(NORMAL), minilm.encode(NORMAL), atol=1e-6)
 
-    def test_its_name_and_fingerprint_are_stable(self, minilm: SentenceTransformerEncoder) -> None:
-        again = SentenceTransformerEncoder(str(minilm_folder()), device="cpu")
-        assert (again.name, again.fingerprint) == (minilm.name, minilm.fingerprint)
-        assert again.name.startswith("sentence-transformers:")
-        assert isinstance(minilm, Encoder)
+# the vectors of texts that are kept
 
-    def test_a_memory_runs_on_it(self, minilm: SentenceTransformerEncoder) -> None:
-        memory = EpicMemory(["I follow a strict vegan diet."], encoder=minilm)
-        report = memory.add(["A vegan diet leaves out meat, milk and eggs.", "The locomotive pulled ten wagons."])
-        assert report.passed == 1
+texts = st.lists(st.sampled_from(["hotel", "casino", "quiet", "train"]), min_size=1).map(" ".join)
 
-    def test_a_folder_without_a_model_is_an_error(self, tmp_path: Path) -> None:
-        with pytest.raises(EncoderError, match="Cannot load"):
-            SentenceTransformerEncoder(str(tmp_path), device="cpu")
+
+@given(asked=st.lists(st.lists(texts, min_size=1, max_size=5), max_size=8), size=st.integers(1, 6))
+def test_kept_vectors_are_the_encoders_own(asked: list[list[str]], size: int) -> None:
+    encoder = HashEncoder(64)
+    kept = TextVectors(encoder, size=size)
+    for wanted in asked:
+        np.testing.assert_array_equal(kept.of(wanted), np.stack([encoder.vector(text) for text in wanted]))
+        assert len(kept) <= size
+    # Several threads get the right ones.
+    wanted = [[f"text {n % 7}", f"text {n % 3}"] for n in range(60)]
+    with ThreadPoolExecutor(8) as pool:
+        for named, vectors in zip(wanted, pool.map(kept.of, wanted), strict=True):
+            np.testing.assert_array_equal(vectors, [encoder.vector(text) for text in named])
+
+
+async def test_the_texts_used_last_are_kept_in_either_way() -> None:
+    encoder = HashEncoder()
+    kept = TextVectors(encoder, size=2)
+    for text in ("a", "b", "a", "c"):
+        kept.of([text])
+    np.testing.assert_array_equal(await kept.aof(["a", "b"]), [encoder.vector("a"), encoder.vector("b")])
+    assert dict(encoder.texts) == {"a": 1, "b": 2, "c": 1}

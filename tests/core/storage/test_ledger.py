@@ -69,12 +69,15 @@ def test_what_was_discarded_is_not_looked_at_again(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [FAR, NEAR])
-def test_a_new_preference_has_it_looked_at_again(text: str) -> None:
+def test_a_new_preference_or_another_verifier_has_it_looked_at_again(text: str) -> None:
     held = memory()
     held.add([text])
     held.preferences.add(SEA)
-    assert is_looked_at(held, text)
+    assert is_looked_at(held, text) and not is_looked_at(held, text)
+    held.verifier = KeepAll()  # of the same name
     assert not is_looked_at(held, text)
+    held.verifier.name = "another"
+    assert is_looked_at(held, text)
 
 
 def test_a_replaced_preference_has_it_looked_at_again() -> None:
@@ -83,16 +86,6 @@ def test_a_replaced_preference_has_it_looked_at_again() -> None:
     held.preferences.replace(WINE, "green hills and trees")
     assert is_looked_at(held, FAR)
     assert len(held) == 1
-
-
-@pytest.mark.parametrize("text", [FAR, NEAR])
-def test_another_verifier_has_it_looked_at_again_unless_it_has_the_same_name(text: str) -> None:
-    held = memory()
-    held.add([text])
-    held.verifier = KeepAll()
-    assert not is_looked_at(held, text)
-    held.verifier.name = "another"
-    assert is_looked_at(held, text)
 
 
 @pytest.mark.parametrize(
@@ -106,16 +99,14 @@ def test_another_verifier_has_it_looked_at_again_unless_it_has_the_same_name(tex
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_other_settings_have_it_looked_at_again_after_opening(tmp_path: Path, options: dict[str, Any]) -> None:
-    path = tmp_path / "me.epic"
+def test_other_settings_have_it_looked_at_again_after_opening(path: Path, options: dict[str, Any]) -> None:
     with memory(WINE, path=path) as held:
         held.add([FAR])
     with memory(path=path, **options) as held:
         assert is_looked_at(held, FAR)
 
 
-def test_a_restart_leaves_it_known(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
+def test_a_restart_leaves_it_known(path: Path) -> None:
     items = [far(number) for number in range(600)]
     with memory(WINE, path=path, ledger=1000) as held:
         held.add(items)
@@ -128,8 +119,7 @@ def test_a_restart_leaves_it_known(tmp_path: Path) -> None:
         assert not any(encoded(held, item.text) for item in items)
 
 
-def test_without_a_number_the_ledger_takes_a_small_part_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
+def test_without_a_number_the_ledger_takes_a_small_part_of_the_file(path: Path) -> None:
     with memory(WINE, path=path) as held:
         for start in range(0, 8_000, 2_000):
             held.add(far(number) for number in range(start, start + 2_000))
@@ -159,14 +149,13 @@ def test_a_version_seen_before_replaces_a_held_one() -> None:
     assert len(held) == 0
 
 
-def test_a_ledger_of_nothing_knows_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
-    with memory(WINE, path=path, ledger=0) as held:
+def test_a_ledger_of_nothing_knows_nothing(path: Path) -> None:
+    with memory(WINE, path=path, ledger=0, not_kept=0) as held:
         held.add([FAR, NEAR])
         assert is_looked_at(held, FAR) and is_looked_at(held, NEAR)
-        assert held.stats().counts["seen"] == 0
+        assert held.stats().counts["seen"] == 0 and held.file.not_kept() == []
     with memory(path=path) as held:
-        assert is_looked_at(held, FAR)
+        assert is_looked_at(held, FAR) and not is_looked_at(held, FAR)
 
 
 @pytest.mark.parametrize("reopened", [False, True])
@@ -185,32 +174,25 @@ def test_the_oldest_leave_a_full_ledger_and_are_looked_at_again(path: Path, reop
     held.close()
 
 
-def test_what_is_kept_or_waits_is_not_in_the_ledger() -> None:
+def test_what_is_kept_or_waits_is_not_in_the_ledger_and_what_a_retry_discards_is() -> None:
     held = memory(verifier=KeepAll())
     held.add([NEAR])
     assert held.stats().counts["seen"] == 0
     waiting = memory(verifier=UndecidedAll())
     waiting.add([NEAR])
     assert (waiting.stats().counts["seen"], waiting.stats().counts["pending"]) == (0, 1)
+    waiting.verifier = DiscardAll()
+    waiting.retry()
+    assert not is_looked_at(waiting, NEAR)
 
 
-def test_what_a_retry_discards_is_known() -> None:
-    held = memory(verifier=UndecidedAll())
-    held.add([NEAR])
-    held.verifier = DiscardAll()
-    held.retry()
-    assert not is_looked_at(held, NEAR)
-
-
-def test_evicted_items_are_known(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
+def test_evicted_items_are_known(path: Path) -> None:
     items = [
         Item(text=f"red wine {'number ' * 40}{n} {random.Random(n).getrandbits(2000):x}", id=str(n)) for n in range(120)
     ]
     options: dict[str, Any] = {"encoder": HashEncoder(512), "verifier": KeepAll(), "tau": 0.01, "floor": 0}
     with memory(WINE, path=path, budget=160_000, **options) as held:
-        report = held.add(items)
-        assert report.evicted > 20
+        assert held.add(items).evicted > 20
         evicted = [record for record in held.file.not_kept() if record.stage == "budget"]
         assert evicted and all("red wine number" in record.text for record in evicted)
         gone = next(item for item in items if item.id == evicted[0].item_id)
@@ -228,11 +210,6 @@ def sample(held: EpicMemory) -> set[str]:
     return {record.item_id for record in held.file.not_kept()}
 
 
-def lowest(items: list[Item], count: int) -> set[str]:
-    """The items with the smallest digests: what a digest says has nothing to do with what an item says."""
-    return {item.id for item in sorted(items, key=version_of)[:count]}
-
-
 @pytest.mark.parametrize("size", [1, 7, 100, 1000])
 @pytest.mark.parametrize("text", [FAR, WINE], ids=["coarse filter", "verification"])
 def test_the_sample_is_uniform_whatever_the_order_and_the_batches(size: int, text: str) -> None:
@@ -241,7 +218,8 @@ def test_the_sample_is_uniform_whatever_the_order_and_the_batches(size: int, tex
     held = memory(not_kept=12)
     for start in range(0, len(items), size):
         held.add(items[start : start + size])
-    assert sample(held) == lowest(items, 12)
+    # Those with the smallest digests: what a digest says has nothing to do with what an item says.
+    assert sample(held) == {item.id for item in sorted(items, key=version_of)[:12]}
 
 
 def test_stages_and_reasons_are_right() -> None:
@@ -260,18 +238,13 @@ def test_stages_and_reasons_are_right() -> None:
     assert "not what red wine is about" in str(held.explain("near")) and NEAR in str(held.explain("near"))
 
 
-def test_the_newest_come_first() -> None:
+def test_the_newest_come_first_and_only_the_beginning_of_a_long_text_is_on_record() -> None:
     held = memory()
     for number in range(4):
-        held.add([far(number)])
-    assert [record.item_id for record in held.file.not_kept()] == ["3", "2", "1", "0"]
-
-
-def test_only_the_beginning_of_a_long_text_is_on_record() -> None:
-    held = memory()
-    held.add([FAR + " and on" * 1000])
-    (record,) = held.file.not_kept()
-    assert record.text.startswith(FAR) and len(record.text) < 500
+        held.add([Item(text=far(number).text + " and on" * 1000, id=str(number))])
+    records = held.file.not_kept()
+    assert [record.item_id for record in records] == ["3", "2", "1", "0"]
+    assert all(record.text.startswith(FAR) and len(record.text) < 500 for record in records)
 
 
 def test_what_is_kept_later_is_no_longer_on_record() -> None:
@@ -305,6 +278,11 @@ class Watched:
             yield item
             del item
 
+    async def __aiter__(self) -> AsyncIterator[Item]:
+        for item in self:
+            yield item
+            del item
+
     def _gone(self) -> None:
         self.alive -= 1
 
@@ -321,24 +299,11 @@ def test_an_iterator_is_taken_no_further_than_a_bounded_number_ahead_of_the_comm
             ahead.append(number - counts["items"] - counts["seen"])
 
     stream = Watched(count, look)
-
-    async def asynchronous() -> AsyncIterator[Item]:
-        for item in stream:
-            yield item
-            del item
-
     if way == "add":
         report = held.add(iter(stream))
     else:
-        report = asyncio.run(held.aadd(iter(stream) if way == "aadd" else asynchronous()))
+        report = asyncio.run(held.aadd(iter(stream) if way == "aadd" else aiter(stream)))
     assert (report.seen, report.new) == (count, count) and report.kept >= count // 16
     assert len(ahead) == count // 100 and max(ahead) <= 1024
     # What was committed is let go: the number alive does not grow with the stream.
     assert stream.most <= 4096
-
-
-def test_no_sample_is_kept_where_none_is_wanted() -> None:
-    held = memory(not_kept=0)
-    held.add([FAR, NEAR])
-    assert held.file.not_kept() == []
-    assert not is_looked_at(held, FAR)

@@ -6,6 +6,7 @@ import copy
 import pickle
 import shutil
 import unicodedata
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ KEY = "correct horse battery"
 
 def opened(path: Path, key: Any = KEY, **settings: Any) -> EpicMemory:
     return EpicMemory.open(path, settings=Settings(key=key, **settings))
+
+
+def connected(path: Path, **options: Any) -> Any:
+    """A connection of SQLCipher's own."""
+    db = sqlcipher.connect(str(path), **options)
+    db.execute(f"PRAGMA key = '{KEY}'")
+    db.execute("PRAGMA cipher_page_size = 1024")
+    return db
 
 
 @pytest.fixture
@@ -83,19 +92,14 @@ def test_without_its_key_a_file_stays_closed_and_as_it_was(locked: Path, key: An
 def test_a_key_is_a_text_or_bytes_or_a_callable(locked: Path, same: Any) -> None:
     with opened(locked, same, read_only=True) as memory:
         assert [hit.item.text for hit in memory.search("Which hotel has no casino?")] == [SECRET]
-
-
-def test_an_accent_is_the_same_key_however_it_is_typed(path: Path) -> None:
-    opened(path, unicodedata.normalize("NFC", "clé à café")).close()
-    opened(path, unicodedata.normalize("NFD", "clé à café")).close()
+    # An accent is the same key however it is typed.
+    for form in ("NFC", "NFD"):
+        opened(locked.with_name("other.epic"), unicodedata.normalize(form, "clé à café")).close()
 
 
 def test_any_sqlcipher_opens_it_with_the_passphrase(locked: Path) -> None:
-    db = sqlcipher.connect(str(locked))
-    db.execute(f"PRAGMA key = '{KEY}'")
-    db.execute("PRAGMA cipher_page_size = 1024")
-    assert db.execute("SELECT text FROM items").fetchall() == [(SECRET,)]
-    db.close()
+    with closing(connected(locked)) as db:
+        assert db.execute("SELECT text FROM items").fetchall() == [(SECRET,)]
 
 
 def test_the_key_is_shown_and_kept_nowhere(locked: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -129,12 +133,15 @@ def test_a_changed_byte_is_an_error_of_ours(locked: Path, place: int) -> None:
 
 
 @pytest.mark.parametrize("budget", [None, 200_000])
-def test_a_file_is_locked_and_unlocked_while_it_is_open(path: Path, tmp_path: Path, budget: int | None) -> None:
+async def test_a_file_is_locked_and_unlocked_while_it_is_open(path: Path, tmp_path: Path, budget: int | None) -> None:
     with EpicMemory.open(path, ["I avoid hotels with casinos."], settings=Settings(budget=budget)) as memory:
         memory.add([SECRET])
         reader = EpicMemory.open(path)
         for key in ("one", "two", None, "three"):
-            memory.file.rekey(key)
+            if budget:
+                await memory.file.arekey(key)
+            else:
+                memory.file.rekey(key)
             assert is_locked(path) == (key is not None) == (plain_in(tmp_path) == [])
             assert SECRET in [hit.item.text for hit in memory.search("Which hotel has no casino?")]
             memory.add([f"A casino hotel, {key}."])
@@ -144,16 +151,16 @@ def test_a_file_is_locked_and_unlocked_while_it_is_open(path: Path, tmp_path: Pa
         with pytest.raises(StoreError, match="replaced"):
             reader.add(["Another."])
         reader.close()
-    with opened(path, "three") as memory:
-        assert len(memory) == 5
-    assert [file.name for file in tmp_path.iterdir()] == ["me.epic"]
+        assert [file.name for file in tmp_path.iterdir()] == ["me.epic"]
+        await memory.file.abackup(tmp_path / "copy.epic", key="another")
+    for file, key in ((path, "three"), (tmp_path / "copy.epic", "another")):
+        with opened(file, key) as memory:
+            assert len(memory) == 5
 
 
 def test_a_key_that_cannot_be_changed_stays(locked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(locked) as memory:
-        other = sqlcipher.connect(str(locked), isolation_level=None)
-        other.execute(f"PRAGMA key = '{KEY}'")
-        other.execute("PRAGMA cipher_page_size = 1024")
+        other = connected(locked, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         memory._session.store.connection.execute("PRAGMA busy_timeout = 0")
         with pytest.raises(StoreError, match="another process"):
@@ -164,14 +171,6 @@ def test_a_key_that_cannot_be_changed_stays(locked: Path, monkeypatch: pytest.Mo
             memory.file.rekey("new")
         assert len(memory) == 1 and memory.add(["A casino."]).seen == 1
     opened(locked).close()
-
-
-async def test_a_key_is_changed_without_blocking(locked: Path, tmp_path: Path) -> None:
-    with opened(locked) as memory:
-        await memory.file.arekey("new")
-        await memory.file.abackup(tmp_path / "copy.epic", key="another")
-    opened(locked, "new").close()
-    opened(tmp_path / "copy.epic", "another").close()
 
 
 def test_a_collection_is_locked_too(path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from epic_memory import EpicMemory, Item
 from epic_memory.storage.mentions import Mentions
 from epic_memory.types import Alignment, Decision, Preference, Verdict
-from helpers import Clock, FakeVerifier, HashEncoder, settled
+from helpers import Clock, FakeVerifier, memory_at
 from tables import table
 
 REMOVED, STAYING = "I take Zyprexolin against seizures.", "I like lakeside cabins."
@@ -34,26 +34,17 @@ class Talkative(FakeVerifier):
 
 
 def held(path: Path, **options: Any) -> EpicMemory:
-    return EpicMemory.open(
-        path,
-        [STAYING, REMOVED],
-        encoder=HashEncoder(),
-        **settled(verifier=Talkative(), tau=-1.0, not_kept=50, **options),
-    )
+    return memory_at(path, STAYING, REMOVED, verifier=Talkative(), tau=-1.0, not_kept=50, **options)
 
 
 def written(memory: EpicMemory) -> list[str]:
-    said = [
-        text for hit in memory.search("lake", k=9) for one in hit.entries for text in (one.rationale, one.instruction)
-    ]
+    entries = [one for hit in memory.search("lake", k=9) for one in hit.entries]
+    said = [text for one in entries for text in (one.rationale, one.instruction)]
     return said + [record.reason for record in memory.file.not_kept()]
 
 
 @pytest.mark.parametrize("way", ["remove", "replace", "expire"])
-def test_what_names_a_removed_preference_goes_with_it(
-    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "me.epic"
+def test_what_names_a_removed_preference_goes_with_it(path: Path, way: str, clock: Clock) -> None:
     with held(path) as memory:
         memory.add([Item(id="cabin", text="A cabin by the lake."), Item(id="far", text="drop this lake")])
         assert "Zyprexolin" in str(written(memory)) and b"Zyprexolin" in path.read_bytes()
@@ -62,7 +53,6 @@ def test_what_names_a_removed_preference_goes_with_it(
         elif way == "replace":
             memory.preferences.replace(REMOVED, "I sleep late.")
         else:
-            clock = Clock(monkeypatch)
             memory.preferences.replace(REMOVED, Preference(text=REMOVED, expires_at=clock.ends(1)))
             clock.pass_by(2)
             memory.add([])
@@ -75,8 +65,7 @@ def test_what_names_a_removed_preference_goes_with_it(
     assert not any(word in data for word in (b"Zyprexolin", b"seizures"))
 
 
-def test_another_users_answers_stay(tmp_path: Path) -> None:
-    path = tmp_path / "me.epic"
+def test_another_users_answers_stay(path: Path) -> None:
     with held(path) as mine, held(path, namespace="other") as other:
         for memory in (mine, other):
             memory.add([Item(id="cabin", text="A cabin by the lake.")])
@@ -93,16 +82,9 @@ def test_only_what_can_come_from_nowhere_else_is_a_mention(text: str, item: str,
     assert mentions.inside(item, text, None) == (left != text)
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("Suits the user, who wants wine and cheese.", "Suits the user, who wants wine and cheese."),
-        ("Suits the user, who wants wine and cheese. They want wine.", ""),
-    ],
-)
-def test_a_longer_preference_that_stays_does_not_mention_the_shorter_one(text: str, left: str) -> None:
-    assert Mentions("Wine", ["Wine and cheese"]).without(text, "A shop.") == left
-
-
-def test_a_word_is_found_in_its_other_forms() -> None:
+def test_a_longer_preference_that_stays_does_not_mention_the_shorter_one() -> None:
+    long = "Suits the user, who wants wine and cheese."
+    for text, left in ((long, long), (f"{long} They want wine.", "")):
+        assert Mentions("Wine", ["Wine and cheese"]).without(text, "A shop.") == left
+    # A word is found in its other forms.
     assert Mentions("I fly kites.", []).without("Nothing for one who flies.", "A field.") == ""

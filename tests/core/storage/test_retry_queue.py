@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from epic_memory import BuildReport, EpicMemory, Item
 from epic_memory.errors import RetryQueueFullError
 from helpers import method
-from scripted import BOTH, TRAIN, WINE, Asked, Scripted, contents, documents, held, memory_of, opened
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, built, contents, documents, held, memory_of, opened
 
 pytestmark = pytest.mark.usefixtures("locking")
 
@@ -53,9 +52,7 @@ def test_what_cannot_be_decided_waits_and_is_decided_later(batch_size: int) -> N
     report = memory.retry()
     assert (report.seen, report.kept, report.discarded, report.undecided) == (16, 12, 4, 0)
     assert waiting(memory) == 0
-    fresh = memory_of(Scripted(), batch_size=batch_size)
-    fresh.add(items)
-    assert contents(memory, items) == contents(fresh, items)
+    assert contents(memory, items) == built(items, batch_size=batch_size)[0]
 
 
 def test_the_report_says_why_and_what_the_model_said_and_so_does_explain(path: Path) -> None:
@@ -67,39 +64,43 @@ def test_the_report_says_why_and_what_the_model_said_and_so_does_explain(path: P
     assert report.answers["wine 2"] == BROKEN
     assert "1 items are undecided" in report.warnings[0] and "memory.retry()" in report.warnings[0]
     assert "undecided" in str(report) and report.failures["wine 2"] in str(report)
+    # What it took: four calls, one of them again.
+    assert re.search(r"language model +4 calls \(1 again\) +28 \+ 12 tokens +\d+\.\d s in calls", str(report))
     with opened(path, Scripted()) as memory:
         explanation = memory.explain("wine 2")
+        assert "language model" not in str(memory.add(wines(1)))
     assert explanation.item == wines(2)[0] and explanation.entries == ()
     for said in (explanation.note, str(explanation)):
         assert "retry queue" in said and "could not be understood" in said and BROKEN in said
 
 
-def test_of_many_failures_the_first_hundred_are_told() -> None:
-    memory = memory_of(Scripted(hook=broken))
-    report = memory.add(wines(*range(130)))
-    assert report.undecided == 130
-    assert len(report.failures) == len(report.answers) == 100
-    assert waiting(memory) == 130 and BROKEN in memory.explain("wine 129").note
-
-
-def test_a_long_answer_is_told_at_length_and_waits_shortened() -> None:
+def test_of_many_failures_the_first_hundred_are_told_and_long_answers_wait_shortened() -> None:
     long = "perhaps " * 10_000
     memory = memory_of(Scripted(hook=lambda asked: long))
-    report = memory.add(wines(1))
-    assert report.answers["wine 1"] == long[:4000]
-    assert "perhaps perhaps" in memory.explain("wine 1").note and len(memory.explain("wine 1").note) < 1000
+    report = memory.add(wines(*range(130)))
+    assert report.undecided == waiting(memory) == 130
+    assert len(report.failures) == len(report.answers) == 100 and {*report.answers.values()} == {long[:4000]}
+    note = memory.explain("wine 129").note
+    assert "perhaps perhaps" in note and len(note) < 1000
 
 
-def test_an_undecided_item_that_was_held_with_the_same_text_stays_held() -> None:
+def test_an_undecided_item_that_was_held_with_the_same_text_stays_held(path: Path) -> None:
     lm = Scripted()
-    memory = memory_of(lm, WINE)
-    memory.add([Item(id="a", text=BOTH)])
-    lm.hook = broken
-    assert memory.preferences.add(TRAIN).undecided == 1
-    assert memory.search("wine")[0].preferences == [WINE] and waiting(memory) == 1
-    lm.hook = None
-    assert memory.retry().kept == 1
-    assert set(memory.search("wine")[0].preferences) == {WINE, TRAIN} and waiting(memory) == 0
+    with opened(path, lm, WINE) as memory:
+        memory.add([Item(id="a", text=BOTH)])
+        lm.hook = lambda asked: "A secret, perhaps."
+        assert memory.preferences.add(TRAIN).undecided == 1
+        assert memory.search("wine")[0].preferences == [WINE] and waiting(memory) == 1
+        explanation = memory.explain("a")
+        assert [entry.preference for entry in explanation.entries] == [WINE]
+        assert "Undecided" in explanation.note and "secret" in explanation.note
+        # What the model said goes with a preference that it was asked about.
+        memory.add([Item(id="b", text=BOTH + " again")])
+        memory.preferences.remove(TRAIN)
+        assert "secret" not in memory.explain("b").note
+        lm.hook = None
+        assert memory.retry().kept == 1 and waiting(memory) == 0
+    assert b"secret" not in path.read_bytes()
 
 
 # bounded
@@ -118,26 +119,26 @@ def test_a_full_queue_is_an_error_that_says_how_many_and_what_to_do() -> None:
     assert waiting(memory) == 3
 
 
+@pytest.mark.parametrize("twin", [False, True])
 @pytest.mark.parametrize(("bound", "concurrency"), [(0, 1), (7, 1), (7, 4)])
-async def test_a_full_queue_loses_nothing(bound: int, concurrency: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_queue_loses_nothing(
+    bound: int, concurrency: int, twin: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # All answers come in one batch, however slow the machine is.
     monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 60.0)
     items = documents(6)
-    fresh = memory_of(Scripted())
-    fresh.add(items)
-    expected = contents(fresh, items)
-    for add in ("add", "aadd"):
-        lm = Scripted(hook=sometimes("1", "3", "4", "5"), concurrency=concurrency)
-        memory = memory_of(lm, retry_queue=bound)
-        with pytest.raises(RetryQueueFullError):
-            memory.add(items) if add == "add" else await memory.aadd(items)
-        assert waiting(memory) == bound
-        # What was decided beside it is kept.
-        assert all(f"item {n}" in held(memory, items) for n in (0, 2))
-        lm.hook = None
-        assert memory.retry().undecided == 0
-        memory.add(items)
-        assert contents(memory, items) == expected
+    expected, _ = built(items)
+    lm = Scripted(hook=sometimes("1", "3", "4", "5"), concurrency=concurrency)
+    memory = memory_of(lm, retry_queue=bound)
+    with pytest.raises(RetryQueueFullError):
+        await method(memory, "add", twin=twin)(items)
+    assert waiting(memory) == bound
+    # What was decided beside it is kept.
+    assert all(f"item {n}" in held(memory, items) for n in (0, 2))
+    lm.hook = None
+    assert memory.retry().undecided == 0
+    memory.add(items)
+    assert contents(memory, items) == expected
 
 
 def test_items_that_wait_already_take_no_other_place(path: Path) -> None:
@@ -192,11 +193,9 @@ def used(report: BuildReport) -> tuple[int, int, int, int]:
 
 
 def test_the_report_counts_calls_and_tokens() -> None:
-    lm = Scripted()
-    memory = memory_of(lm)
+    memory = memory_of(Scripted())
     report = memory.add(documents())
     assert used(report) == (16, 0, 16 * 7, 16 * 3)
-    assert report.usage.seconds >= 0.0
     assert used(memory.add(wines(0))) == (0, 0, 0, 0)  # the text is known
     assert used(memory.preferences.add("sky")) == (4, 0, 4 * 7, 4 * 3)  # those of the light tier that are near
 
@@ -209,27 +208,17 @@ def test_the_report_counts_seconds_spent_in_calls() -> None:
         assert 0.08 <= report.usage.seconds <= concurrency * (time.perf_counter() - began)
 
 
-async def test_every_operation_reports_what_it_took() -> None:
-    for asynchronously in (False, True):
-        lm = Scripted()
-        memory = memory_of(lm, WINE)
-
-        async def call(name: str, *arguments: Any, memory: EpicMemory = memory, a: bool = asynchronously) -> Any:
-            return await method(memory, name, twin=True)(*arguments) if a else method(memory, name)(*arguments)
-
-        reports: Sequence[BuildReport] = [
-            await call("add", [Item(id="a", text=BOTH)]),
-            await call("preferences.add", TRAIN),
-            await call("preferences.replace", WINE, "red train"),
-            await call("preferences.remove", "red train"),
-            await call("retry"),
-        ]
-        assert [report.usage.calls for report in reports] == [1, 1, 1, 0, 0]
-        assert sum(report.usage.calls for report in reports) == lm.calls
-
-
-def test_the_printed_report_shows_what_it_took() -> None:
-    memory = memory_of(Scripted(hook=sometimes("2")))
-    text = str(memory.add(wines(1, 2)))
-    assert re.search(r"language model +3 calls \(1 again\) +21 \+ 9 tokens +\d+\.\d s in calls", text)
-    assert "language model" not in str(memory.add(wines(1)))
+@pytest.mark.parametrize("twin", [False, True])
+async def test_every_operation_reports_what_it_took(twin: bool) -> None:
+    lm, calls = Scripted(), []
+    memory = memory_of(lm, WINE)
+    for name, *arguments in (
+        ("add", [Item(id="a", text=BOTH)]),
+        ("preferences.add", TRAIN),
+        ("preferences.replace", WINE, "red train"),
+        ("preferences.remove", "red train"),
+        ("retry",),
+    ):
+        done = method(memory, name, twin=twin)(*arguments)
+        calls.append((await done if twin else done).usage.calls)
+    assert calls == [1, 1, 1, 0, 0] and sum(calls) == lm.calls

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epic_memory import BuildReport, EpicMemory, Item, Settings, Stance
-from epic_memory.errors import EncoderError, LMError
+from epic_memory.errors import EncoderError, LMError, LMUnavailableError
+from epic_memory.lm import Completion
 from epic_memory.lm.prompting import prompt_of
 from epic_memory.text.chunking import WordChunker
 from epic_memory.verification import EmbeddedVerifier, LMVerifier
@@ -61,49 +63,60 @@ def test_the_same_documents_again_cost_no_call() -> None:
 
 
 @pytest.mark.parametrize(("reserve", "duplicates", "known"), [(None, 20, 0), (0, 12, 8)])
-def test_the_same_documents_again_are_not_even_looked_at(reserve: int | None, duplicates: int, known: int) -> None:
+def test_the_same_documents_again_are_not_even_looked_at(
+    path: Path, reserve: int | None, duplicates: int, known: int
+) -> None:
     lm, items = Scripted(), documents()
-    memory = memory_of(lm, reserve=reserve)
-    assert memory.add(items).discarded == 4
-    before = contents(memory, items)
-    again = memory.add(items)
-    # Four that the model discarded, and four that the coarse filter left out: in the light tier, or in the ledger.
-    assert (again.duplicates, again.known) == (duplicates, known)
-    assert (again.new, again.passed, again.discarded, again.cached) == (0, 0, 0, 0)
-    assert (lm.calls, again.usage.calls) == (16, 0) and contents(memory, items) == before
-    # Under another id, or with other metadata, it is another item: the cache answers.
-    others = [replace(item, id=f"other {item.id}") for item in items]
-    assert memory.add(others).cached == 24 and lm.calls == 16
-    changed = [replace(item, metadata={"year": 2024}) for item in items]
-    assert memory.add(changed).kept == 12 and lm.calls == 16
-
-
-def test_a_reopened_file_remembers(path: Path) -> None:
-    items = documents()
-    with opened(path, Scripted()) as memory:
-        memory.add(items)
+    with opened(path, lm, reserve=reserve) as memory:
+        assert memory.add(items).discarded == 4
         before = contents(memory, items)
-    lm = Scripted()
-    with opened(path, lm) as memory:
-        report = memory.add(items)
-        assert (report.duplicates, report.new) == (20, 0)
-        assert lm.calls == 0 and contents(memory, items) == before
-        report = memory.add([replace(item, id=f"other {item.id}") for item in items])
-        assert (report.kept, report.discarded, report.cached, lm.calls) == (12, 4, 24, 0)
+    with opened(path, lm, reserve=reserve) as memory:
+        again = memory.add(items)
+        # Four that the model discarded, and four that the coarse filter left out: in the light tier, or in the ledger.
+        assert (again.duplicates, again.known) == (duplicates, known)
+        assert (again.new, again.passed, again.discarded, again.cached) == (0, 0, 0, 0)
+        assert (lm.calls, again.usage.calls) == (16, 0) and contents(memory, items) == before
+        # Under another id, or with other metadata, it is another item: the cache answers.
+        others = memory.add([replace(item, id=f"other {item.id}") for item in items])
+        assert (others.kept, others.discarded, others.cached, lm.calls) == (12, 4, 24, 16)
+        changed = [replace(item, metadata={"year": 2024}) for item in items]
+        assert memory.add(changed).kept == 12 and lm.calls == 16
 
 
+@pytest.mark.parametrize("twin", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 8])
-async def test_two_items_with_one_text_in_one_add_are_asked_about_once(batch_size: int) -> None:
-    for add in ("add", "aadd"):
-        lm = Scripted(concurrency=4)
-        memory = memory_of(lm, batch_size=batch_size)
-        twice = [Item(id=f"{n} {copy}", text=f"red wine {n}") for n in range(3) for copy in "ab"]
-        done = getattr(memory, add)(twice)
-        report: BuildReport = await done if add == "aadd" else done
-        assert (report.kept, report.entries, len(memory)) == (6, 6, 6)
-        asked = [chunk for one in lm.asked for chunk in one.chunks]
-        assert sorted(asked) == ["red wine 0", "red wine 1", "red wine 2"]
-        assert len({hit.item.id for hit in memory.search("wine", k=9)}) == 6
+async def test_two_items_with_one_text_in_one_add_are_asked_about_once(batch_size: int, twin: bool) -> None:
+    lm = Scripted(concurrency=4)
+    memory = memory_of(lm, batch_size=batch_size)
+    done = method(memory, "add", twin=twin)([Item(id=f"{n}", text=f"red wine {n % 3}") for n in range(6)])
+    report: BuildReport = await done if twin else done
+    assert (report.kept, report.entries, len(memory)) == (6, 6, 6)
+    assert sorted(chunk for one in lm.asked for chunk in one.chunks) == ["red wine 0", "red wine 1", "red wine 2"]
+    assert len({hit.item.id for hit in memory.search("wine", k=9)}) == 6
+
+
+def copies(count: int, text: str = "red wine") -> list[Item]:
+    return [Item(id=f"{text} {n}", text=text) for n in range(count)]
+
+
+@pytest.mark.parametrize("verdict_cache", [1, 10_000])
+@pytest.mark.slow
+def test_copies_of_a_text_share_one_question_also_where_it_has_no_answer(verdict_cache: int) -> None:
+    lm = Scripted(hook=lambda asked: "Perhaps.")
+    memory = memory_of(lm, WINE, verdict_cache=verdict_cache)
+    report = memory.add(copies(3000))
+    # 512 items are a batch; each asks, and asks again.
+    assert report.undecided == 3000 and report.usage.calls == 2 * 6
+    lm.hook = None
+    assert memory.retry().kept == 3000
+
+
+def test_copies_do_not_ask_a_server_that_is_down_again_and_again() -> None:
+    def down(asked: Asked) -> str | None:
+        raise LMUnavailableError("down")
+
+    report = memory_of(Scripted(hook=down), WINE).add(copies(200) + copies(200, "more red wine"))
+    assert report.undecided == 400 and report.usage.calls <= 8
 
 
 def test_chunks_of_a_changed_document_that_stayed_the_same_cost_no_call() -> None:
@@ -136,26 +149,20 @@ def test_a_new_preference_is_asked_about_alone() -> None:
     assert contents(memory, items)[:2] == contents(fresh, items)[:2]
 
 
+STRICT = replace(prompt_of("verify"), system=prompt_of("verify").system + " Be strict.")
+
+
 @pytest.mark.parametrize(
-    "change",
-    [
-        lambda: verifier_of(Scripted(name="other")),
-        lambda: verifier_of(
-            Scripted(),
-            prompt=replace(prompt_of("verify"), system=prompt_of("verify").system + " Be strict."),
-        ),
-    ],
-    ids=["model", "prompt"],
+    "other", [verifier_of(Scripted(name="other")), verifier_of(Scripted(), prompt=STRICT)], ids=["model", "prompt"]
 )
-def test_another_model_or_another_prompt_asks_again(change: Callable[[], LMVerifier]) -> None:
+def test_another_model_or_another_prompt_asks_again(other: LMVerifier) -> None:
     lm = Scripted()
     memory = memory_of(lm)
     memory.add([Item(id="a", text="red wine nowine")])
-    memory.verifier = other = change()
-    assert memory.add([Item(id="b", text="red wine nowine")]).discarded == 1
+    memory.verifier = other
+    for item in "bc":
+        assert memory.add([Item(id=item, text="red wine nowine")]).discarded == 1
     assert isinstance(other.lm, Scripted) and other.lm.calls == 1
-    memory.add([Item(id="c", text="red wine nowine")])
-    assert other.lm.calls == 1
     # The first one's verdicts are still there, for whoever asks in the same way.
     memory.verifier = verifier_of(lm, max_tokens=99, retries=5)
     assert memory.add([Item(id="d", text="red wine nowine")]).discarded == 1
@@ -176,14 +183,13 @@ def test_undecided_is_never_cached() -> None:
 
 
 def test_a_verifier_that_is_not_worth_caching_is_not_cached() -> None:
-    fake = KeepAll()
+    fake, lm = KeepAll(), Scripted()
     for verifier in (EmbeddedVerifier(HashEncoder()), fake):
         memory = EpicMemory([WINE], encoder=HashEncoder(), settings=Settings(verifier=verifier))
         memory.add([Item(id="a", text="red wine"), Item(id="b", text="red wine")])
         memory.add([Item(id="c", text="red wine")])
         assert verdicts(memory) == 0
     assert fake.asked == [("red wine", (WINE,))] * 3
-    lm = Scripted()
     memory = memory_of(lm, fine=False)
     assert memory.add(["red wine"]).kept == 1
     assert verdicts(memory) == lm.calls == 0
@@ -206,16 +212,7 @@ def test_the_cache_never_holds_more_than_its_bound_after_an_add(path: Path, boun
         assert lm.calls == calls + 1, "the oldest is gone"
 
 
-def test_a_smaller_bound_holds_from_the_next_add_on(path: Path) -> None:
-    with opened(path, Scripted()) as memory:
-        memory.add([f"red wine nowine {n}" for n in range(30)])
-        assert rows(path) == 30
-    with opened(path, Scripted(), verdict_cache=5) as memory:
-        memory.add(["red wine"])
-        assert rows(path) <= 5
-
-
-def test_a_cache_of_zero_keeps_none(path: Path) -> None:
+def test_a_smaller_bound_holds_from_the_next_add_on_and_a_cache_of_zero_keeps_none(path: Path) -> None:
     lm, items = Scripted(), documents()
     with opened(path, lm, verdict_cache=0) as memory:
         report = memory.add(items)
@@ -223,6 +220,21 @@ def test_a_cache_of_zero_keeps_none(path: Path) -> None:
         assert (report.usage.calls, again.usage.calls, again.cached) == (16, 16, 0)
         memory.preferences.add(SEA)
         assert verdicts(memory) == memory.stats().bytes["verdicts"] == rows(path) == 0
+    with opened(path, lm) as memory:
+        memory.add([f"red wine nowine at noon {n}" for n in range(30)])
+        assert rows(path) == 30
+    with opened(path, lm, verdict_cache=5) as memory:
+        memory.add(["red wine at night"])
+        assert rows(path) <= 5
+    opened(path, lm, verdict_cache=0).close()
+    assert rows(path) == 0
+
+
+def test_a_cache_that_is_too_small_says_so() -> None:
+    memory = memory_of(Scripted(), WINE, verdict_cache=5)
+    assert memory.add([f"red wine nowine {n}" for n in range(5)]).warnings == []
+    warnings = memory.add([f"more red wine nowine {n}" for n in range(5)]).warnings
+    assert any("verdict_cache" in warning for warning in warnings)
 
 
 def test_verdicts_are_counted_and_weighed() -> None:
@@ -244,27 +256,20 @@ def test_verdicts_are_counted_and_weighed() -> None:
 
 
 def test_what_was_cached_under_a_removed_preference_is_gone_from_the_file(path: Path) -> None:
-    def telling(asked: Asked) -> str | None:
-        said = [
-            {"preference": n, "stance": "supports", "instruction": f"Secret{p.split()[0]} for you"}
-            for n, p in enumerate(asked.preferences, start=1)
-        ]
-        return json.dumps({"decision": "Keep", "rationale": f"Reason{len(said)}", "preferences": said})
-
-    lm = Scripted(hook=telling)
+    lm = Scripted()
     with opened(path, lm) as memory:
         memory.add([BOTH, "red wine", "train by night"])
-        assert b"Secretnight" in path.read_bytes() and verdicts(memory) == 4
+        assert b"Serve night train" in path.read_bytes() and verdicts(memory) == 4
         memory.preferences.remove(TRAIN)
         assert verdicts(memory) == 2
-    assert b"Secretnight" not in path.read_bytes() and b"Secretred" in path.read_bytes()
+    assert b"Serve night train" not in path.read_bytes() and b"Serve red wine" in path.read_bytes()
     with opened(path, lm) as memory:
         calls = lm.calls
         memory.preferences.add(TRAIN)
         assert lm.calls == calls + 2  # what is held under the other one, and what went to the light tier
         memory.preferences.replace(TRAIN, SEA)
     data = path.read_bytes()
-    assert b"Secretnight" not in data and TRAIN.encode() not in data.replace(BOTH.encode(), b"")
+    assert b"Serve night train" not in data and TRAIN.encode() not in data.replace(BOTH.encode(), b"")
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
@@ -297,65 +302,68 @@ def test_what_was_cached_about_a_replaced_text_is_gone_from_the_file(path: Path)
     assert b"Oldsecret" not in path.read_bytes() and rows(path) == 1
 
 
-def test_what_was_cached_about_a_waiting_text_that_is_replaced_is_gone(path: Path) -> None:
+def test_what_was_cached_about_a_waiting_text_or_a_chunk_that_is_no_more_is_gone(path: Path) -> None:
     lm = Scripted()
-    with opened(path, lm, WINE) as memory:
+    with opened(path, lm, WINE, chunker=WordChunker(max_words=4)) as memory:
+        memory.add([Item(id="b", text="One red wine. Two red wine. Oldsecret red wine.")])
+        memory.add([Item(id="b", text="One red wine. Two red wine.")])
+        assert verdicts(memory) == 2 and b"Oldsecret" not in path.read_bytes()
         memory.add([Item(id="a", text="red wine in the night train Oldsecret")])
         lm.hook = lambda asked: "Perhaps."
         memory.preferences.add(TRAIN)
         memory.add([Item(id="a", text="red wine new")])
-        assert verdicts(memory) == 0
-    assert b"Oldsecret" not in path.read_bytes()
-
-
-def test_chunks_that_a_document_has_no_more_are_forgotten(path: Path) -> None:
-    with opened(path, Scripted(), chunker=WordChunker(max_words=4)) as memory:
-        memory.add([Item(id="a", text="One red wine. Two red wine. Oldsecret red wine.")])
-        memory.add([Item(id="a", text="One red wine. Two red wine.")])
-        assert verdicts(memory) == 2
     assert b"Oldsecret" not in path.read_bytes()
 
 
 def test_namespaces_share_nothing(path: Path) -> None:
-    ann, bob = Scripted(), Scripted()
+    ann, bob, texts = Scripted(), Scripted(), ["red wine", "red wine nowine"]
     with opened(path, ann, WINE, namespace="ann", ledger=0) as memory:
-        memory.add(["red wine", "red wine nowine"])
-        with EpicMemory.open(
-            path, [WINE], settings=Settings(namespace="bob", verifier=verifier_of(bob)), encoder=HashEncoder()
-        ) as other:
-            other.add(["red wine", "red wine nowine"])
+        memory.add(texts)
+        with opened(path, bob, WINE, namespace="bob") as other:
+            other.add(texts)
             assert (ann.calls, bob.calls) == (2, 2)
             other.preferences.remove(WINE)
-        memory.add(["red wine nowine"])
+        memory.add(["red wine nowine", Item(id="new", text="red wine")])
         assert ann.calls == 2
-        memory.add([Item(id="new", text="red wine")])
-        assert ann.calls == 2
+
+
+def test_namespaces_and_texts_cannot_be_mistaken_for_each_other(path: Path) -> None:
+    with opened(path, Scripted(), "red n\x1fwine", namespace="a") as memory:
+        memory.add(["red n\x1fwine here"])
+    lm = Scripted()
+    with opened(path, lm, "red wine", "wine", namespace="a\x1fred n") as memory:
+        memory.add(["wine here", "n\x1fwine here"])
+    assert lm.calls == 2
 
 
 # interrupted
 
 
-def test_an_interrupted_preference_change_changes_nothing_but_is_not_asked_again() -> None:
-    items = [Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(3)]
-    for change in ("preferences.add", "preferences.replace"):
-        arguments = (TRAIN,) if change == "preferences.add" else (WINE, TRAIN)
-        for stop in (1, 2, 3):
-            lm = Scripted()
-            memory = memory_of(lm, WINE)
-            memory.add(items)
-            before = held(memory, items), [p.text for p in memory.preferences], len(memory)
-            lm.interrupt_at = {3 + stop}
-            with pytest.raises(KeyboardInterrupt):
-                method(memory, change)(*arguments)
-            assert (held(memory, items), [p.text for p in memory.preferences], len(memory)) == before
-            assert verdicts(memory) == 3 + stop - 1
-            calls = lm.calls
-            report = method(memory, change)(*arguments)
-            assert lm.calls - calls == 3 - (stop - 1) == report.usage.calls and report.cached == stop - 1
-            fresh = memory_of(Scripted(), WINE)
-            fresh.add(items)
-            method(fresh, change)(*arguments)
-            assert held(memory, items) == held(fresh, items)
+@pytest.mark.parametrize("stop", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("change", "arguments"), [("preferences.add", (TRAIN,)), ("preferences.replace", (WINE, TRAIN))]
+)
+def test_an_interrupted_preference_change_changes_nothing_but_is_not_asked_again(
+    change: str, arguments: tuple[str, ...], stop: int
+) -> None:
+    def state() -> tuple[Any, ...]:
+        return held(memory, items), [p.text for p in memory.preferences], len(memory)
+
+    lm, items = Scripted(), [Item(id=f"{n}", text=f"{BOTH} {n}") for n in range(3)]
+    memory, fresh = memory_of(lm, WINE), memory_of(Scripted(), WINE)
+    memory.add(items)
+    before = state()
+    lm.interrupt_at = {3 + stop}
+    with pytest.raises(KeyboardInterrupt):
+        method(memory, change)(*arguments)
+    assert state() == before
+    assert verdicts(memory) == 3 + stop - 1
+    calls = lm.calls
+    report = method(memory, change)(*arguments)
+    assert lm.calls - calls == 3 - (stop - 1) == report.usage.calls and report.cached == stop - 1
+    fresh.add(items)
+    method(fresh, change)(*arguments)
+    assert held(memory, items) == held(fresh, items)
 
 
 @given(stops=st.sets(st.integers(1, 20), max_size=6))
@@ -396,6 +404,37 @@ async def test_a_cancelled_build_keeps_what_was_decided_before(
     assert calls + 1 <= lm.calls <= calls + concurrency
 
 
+class Cancelling(Scripted):
+    """Has its task cancelled with the answer to one of its calls."""
+
+    task: asyncio.Task[Any] | None = None
+    at = 1
+
+    async def acomplete(self, *messages: Any, **settings: Any) -> Completion:
+        answer = await super().acomplete(*messages, **settings)
+        if self.calls >= self.at and self.task is not None:
+            task, self.task = self.task, None
+            await asyncio.sleep(0)
+            task.cancel()
+        return answer
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("count", [1, 3, 600])
+@pytest.mark.parametrize("at", [1, 2, 3])
+async def test_a_cancellation_that_comes_with_the_last_answer_is_not_swallowed(
+    monkeypatch: pytest.MonkeyPatch, concurrency: int, at: int, count: int
+) -> None:
+    monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 0.0)  # each answer is committed as it comes
+    lm = Cancelling(concurrency=concurrency)
+    lm.at = min(at, count)
+    building = asyncio.create_task(memory_of(lm, WINE).aadd([f"red wine {n}" for n in range(count)]))
+    lm.task = building
+    with pytest.raises(asyncio.CancelledError):
+        await building
+    assert lm.calls < 512  # the first batch is not even finished
+
+
 class Failing(HashEncoder):
     """Fails on instructions, as long as it has an error to raise."""
 
@@ -407,61 +446,38 @@ class Failing(HashEncoder):
         return super()._encode(texts)
 
 
-@pytest.mark.parametrize("error", [EncoderError("gone"), KeyboardInterrupt()])
-async def test_verdicts_survive_an_encoder_that_fails_on_their_instructions(error: BaseException) -> None:
+@pytest.mark.parametrize(
+    ("error", "twin"), [(EncoderError("gone"), False), (EncoderError("gone"), True), (KeyboardInterrupt(), False)]
+)
+async def test_verdicts_survive_an_encoder_that_fails_on_their_instructions(error: BaseException, twin: bool) -> None:
     items = documents()
     expected, calls = built(items)
-    for add in ("add", "aadd"):
-        if add == "aadd" and isinstance(error, KeyboardInterrupt):
-            continue  # it would end the event loop
-        lm, encoder = Scripted(), Failing()
-        memory = memory_of(lm, encoder=encoder)
-        encoder.error = error
-        with pytest.raises(type(error)):
-            memory.add(items) if add == "add" else await memory.aadd(items)
-        asked, encoder.error = lm.calls, None
-        assert asked and verdicts(memory)
-        memory.add(items)
-        assert contents(memory, items) == expected
-        assert lm.calls == calls if add == "add" else lm.calls <= 2 * calls
+    lm, encoder = Scripted(), Failing()
+    memory = memory_of(lm, encoder=encoder)
+    encoder.error = error
+    with pytest.raises(type(error)):
+        done = method(memory, "add", twin=twin)(items)
+        await done
+    asked, encoder.error = lm.calls, None
+    assert asked and verdicts(memory)
+    memory.add(items)
+    assert contents(memory, items) == expected
+    assert lm.calls <= 2 * calls if twin else lm.calls == calls
 
 
 # sync and async
 
 
-@pytest.mark.parametrize(("batch_size", "concurrency"), [(1, 1), (8, 4)])
-async def test_both_paths_ask_and_hold_the_same(
-    batch_size: int, concurrency: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # All answers come in one batch, however slow the machine is.
-    monkeypatch.setattr("epic_memory.runtime.streaming._MOMENT", 60.0)
-
-    def sometimes(asked: Asked) -> str | None:
-        return "Perhaps." if any("wine 2" in chunk for chunk in asked.chunks) else None
-
-    items, ends = documents(), []
-    for asynchronous in (False, True):
-        lm = Scripted(hook=sometimes, concurrency=concurrency)
-        memory = memory_of(lm, WINE, batch_size=batch_size)
-        reports: list[BuildReport] = []
-        for name, *arguments in (
-            ("add", items),
-            ("preferences.add", TRAIN),
-            ("add", items),
-            ("preferences.replace", WINE, SEA),
-            ("preferences.remove", SEA),
-            ("retry",),
-        ):
-            lm.hook = None if name == "retry" else sometimes
-            done = method(memory, name, twin=asynchronous)(*arguments)
-            reports.append(await done if asynchronous else done)
-        said = [
-            (r.seen, r.passed, r.kept, r.discarded, r.undecided, r.cached, r.failures, r.answers, r.warnings)
-            for r in reports
-        ]
-        calls = [r.usage.calls for r in reports]
-        ends.append((said, calls, sorted(lm.asked), contents(memory, items)))
-    assert ends[0] == ends[1]
+def test_that_similarity_decides_where_a_model_did_is_said(path: Path) -> None:
+    with opened(path, Scripted()) as memory:
+        memory.add(["red wine nowine", "red wine"])
+        assert memory.add(["red wine 2"]).warnings == []
+    with EpicMemory.open(path, encoder=HashEncoder()) as memory:
+        assert isinstance(memory.verifier, EmbeddedVerifier)
+        assert memory.add(["blue sky"]).warnings == []
+        assert any("language model" in warning for warning in memory.add(["red wine 3"]).warnings)
+    with opened(path, Scripted()) as memory:
+        assert memory.add(["red wine 4"]).warnings == []
 
 
 def test_a_cached_verdict_says_what_the_first_one_said() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 
 from epic_apps.cli.main import main
 from epic_memory import Aspects, EpicMemory, Expansion, Item, Preference, Settings, Stance
-from epic_memory.encoders import Encoder, OllamaEncoder, StaticEncoder, default_encoder
+from epic_memory.encoders import OllamaEncoder, StaticEncoder, default_encoder
+from epic_memory.encoders.static import BUNDLED
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.parser import aspects_of, language_not_read, parse_aspects
 from epic_memory.text import language
@@ -47,17 +49,13 @@ def strings(value: Any) -> Iterator[str]:
         yield from strings(part)
 
 
+# Their turns and questions ask for translations, or quote.
+MIXED = re.compile(r"hostile|answers_turns_e|turns_[abdefgh]|questions_[a-g]|chats_a")
+
+
 def english_texts() -> list[str]:
     texts = {line.strip() for path in (OURS / "texts").glob("*.txt") for line in path.read_text().splitlines()}
-    # Their turns and questions ask for translations, or quote.
-    mixed = {
-        "hostile.jsonl",
-        "answers_turns_e.jsonl",
-        *(f"turns_{name}.jsonl" for name in "abdefgh"),
-        *map("questions_{}.jsonl".format, "abcdefg"),
-        "chats_a.jsonl",
-    }
-    for path in (path for path in (OURS / "written").glob("*.jsonl") if path.name not in mixed):
+    for path in (path for path in (OURS / "written").glob("*.jsonl") if not MIXED.fullmatch(path.stem)):
         texts |= {text.strip() for line in path.read_text().splitlines() for text in strings(json.loads(line))}
     return sorted(texts - {""})
 
@@ -69,11 +67,9 @@ def english_texts() -> list[str]:
 def test_hardly_an_english_text_is_called_foreign() -> None:
     texts = english_texts()
     foreign = [text for text in texts if language_of(text) not in (None, "en")]
-    sentences = [text for text in foreign if len(text.split()) > 6]
-
     assert len(texts) > 20_000
     assert len(foreign) <= 0.0025 * len(texts), foreign
-    assert sentences == []
+    assert [text for text in foreign if len(text.split()) > 6] == []
 
 
 def test_no_english_preference_of_ours_is_called_foreign() -> None:
@@ -83,27 +79,31 @@ def test_no_english_preference_of_ours_is_called_foreign() -> None:
 
 
 @pytest.mark.parametrize("known", list(PREFERENCES))
-def test_a_preference_of_one_sentence_is_told_to_be_foreign(known: str) -> None:
-    found = [language_of(text) for text in PREFERENCES[known]]
-
-    assert all(one not in (None, "en") for one in found), found
-    assert found.count(known) == len(found)
+def test_the_language_of_a_preference_of_one_sentence_is_told(known: str) -> None:
+    assert [language_of(text) for text in PREFERENCES[known]] == [known] * len(PREFERENCES[known])
 
 
 def test_so_are_most_sentences_that_nothing_was_chosen_by() -> None:
     found = {text: (known, language_of(text)) for known, texts in LATER.items() for text in texts}
-    missed = {text: one for text, one in found.items() if one[1] in (None, "en")}
-
-    assert len(missed) <= 1, missed
+    assert sum(one in (None, "en") for _, one in found.values()) <= 1, found
     assert sum(known == one for known, one in found.values()) >= 18, found
 
 
-@pytest.mark.parametrize(("known", "text"), SCRIPTS.items(), ids=list(SCRIPTS))
-def test_other_scripts_are_told_without_the_library(known: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def without_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail if the library is asked, which takes a moment to load."""
     monkeypatch.setattr(language, "_loaded", lambda: pytest.fail("the library was asked"))
 
-    assert language_of(text) == known
-    assert language_of(f"{text} Grand Royale") == known
+
+@pytest.mark.usefixtures("without_library")
+def test_english_other_scripts_and_short_notes_do_not_load_the_library() -> None:
+    for known, text in SCRIPTS.items():
+        assert language_of(text) == language_of(f"{text} Grand Royale") == known
+    passages = [line for path in (OURS / "texts").glob("*passages.txt") for line in path.read_text().splitlines()]
+    assert {one for one in languages_of(passages) if one is not None} == {"en"}
+    assert by_signs("Dentist Tuesday, room 4") is None
+    memory = EpicMemory(["I avoid hotels with casinos."])
+    assert memory.add(["Dentist Tuesday, room 4", "Milk, eggs, oats"]).light == 2
 
 
 @pytest.mark.parametrize(
@@ -133,24 +133,6 @@ def test_the_names_of_languages() -> None:
     assert all(named(known) != known for known in (*PREFERENCES, *SCRIPTS, *language._LATIN))
 
 
-# the cost
-
-
-def test_english_and_other_scripts_do_not_load_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(language, "_loaded", lambda: pytest.fail("the library was asked"))
-    passages = [line for path in (OURS / "texts").glob("*passages.txt") for line in path.read_text().splitlines()]
-
-    assert {one for one in languages_of(passages) if one is not None} == {"en"}
-    assert languages_of(list(SCRIPTS.values())) == list(SCRIPTS)
-
-
-def test_a_short_note_does_not_load_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(language, "_loaded", lambda: pytest.fail("py3langid was loaded"))
-    memory = EpicMemory(["I avoid hotels with casinos."])
-    assert by_signs("Dentist Tuesday, room 4") is None
-    assert memory.add(["Dentist Tuesday, room 4", "Milk, eggs, oats"]).light == 2
-
-
 def test_texts_are_sampled() -> None:
     texts = ["Ich esse kein Fleisch und keinen Fisch.", "I never eat meat or fish."] * 512
 
@@ -173,11 +155,15 @@ def test_nothing_is_loaded_by_an_import() -> None:
 @pytest.mark.parametrize("text", [*CASINOS.values(), *SCRIPTS.values()])
 def test_what_the_parser_does_not_read_has_no_sides(text: str) -> None:
     aspects = parse_aspects(text)
-
     assert (aspects.liked, aspects.avoided, aspects.source, aspects.understood) == ((), (), "unread", False)
     assert str(aspects) == "not understood"
     assert Aspects.from_json(aspects.as_json()) == aspects
     assert language_not_read(text) == language_of(text)
+    # That nobody has read it is no reading.
+    assert Preference(text="I avoid casinos.", aspects=aspects).aspects is None
+    memory = EpicMemory(["I avoid casinos."], encoder=HashEncoder())
+    memory.preferences.set_aspects("I avoid casinos.", aspects)
+    assert memory.preferences.aspects("I avoid casinos.").avoided == ("casinos",)
 
 
 def test_sides_that_nobody_read_cannot_be() -> None:
@@ -201,17 +187,8 @@ def test_what_was_given_is_understood_in_any_language(source: Any) -> None:
     assert language_not_read(asked) == language_not_read(lent) == "de"
 
 
-def test_that_nobody_has_read_it_is_no_reading() -> None:
-    unread = parse_aspects(CASINOS["de"])
-
-    assert Preference(text="I avoid casinos.", aspects=unread).aspects is None
-    memory = EpicMemory(["I avoid casinos."], encoder=HashEncoder())
-    memory.preferences.set_aspects("I avoid casinos.", unread)
-    assert memory.preferences.aspects("I avoid casinos.").avoided == ("casinos",)
-
-
-def verdict_on(encoder: Encoder, preference: str | Preference, text: str = CASINO_HOTEL) -> Any:
-    stated = Preference.of(preference)
+def verdict_on(preference: str | Preference, text: str = CASINO_HOTEL) -> Any:
+    stated, encoder = Preference.of(preference), default_encoder()
     vectors = encoder.encode([text, stated.text])
     candidate = Candidate(
         item=Item(text=text),
@@ -227,31 +204,13 @@ def verdict_on(encoder: Encoder, preference: str | Preference, text: str = CASIN
 @pytest.mark.parametrize("known", list(CASINOS))
 @pytest.mark.parametrize("text", [CASINO_HOTEL, "No casino.", "Das Hotel hat ein großes Casino. Es ist laut."])
 def test_a_casino_hotel_never_supports_who_avoids_casinos(known: str, text: str) -> None:
-    found = verdict_on(default_encoder(), CASINOS[known], text)
-
+    found = verdict_on(CASINOS[known], text)
     assert found.stance is Stance.NEUTRAL
     assert CASINOS[known] in found.instruction
     assert not any(word in found.instruction for word in ("Look for", "Steer clear", "suits"))
-
-
-def test_it_conflicts_once_the_user_has_said_so() -> None:
-    stated = Preference(text=CASINOS["de"], aspects=Aspects(avoided=("hotels with casinos",)))
-
-    assert verdict_on(default_encoder(), stated).stance is Stance.CONFLICTS
-    assert verdict_on(default_encoder(), "I avoid hotels with casinos.").stance is Stance.CONFLICTS
-
-
-def test_a_memory_under_such_a_preference() -> None:
-    memory = EpicMemory([CASINOS["de"], "I love quiet inns."], settings=Settings(tau=-1.0))
-    memory.verifier = EmbeddedVerifier(memory.encoder, threshold=0.0)
-    memory.add([CASINO_HOTEL, "A quiet inn by the river without any casino, for people who love silence."])
-
-    for hit in memory.search("Where should I stay?", 2):
-        for entry in hit.entries:
-            if entry.preference == CASINOS["de"]:
-                assert entry.stance is Stance.NEUTRAL and CASINOS["de"] in entry.instruction
-            else:
-                assert entry.stance is not Stance.NEUTRAL
+    # It conflicts once the user has said so.
+    stated = Preference(text=CASINOS[known], aspects=Aspects(avoided=("hotels with casinos",)))
+    assert verdict_on(stated).stance is Stance.CONFLICTS
 
 
 # warnings
@@ -285,9 +244,7 @@ def test_making_and_opening_a_memory_warns(tmp_path: Path) -> None:
 
 
 def test_of_an_encoder_that_may_know_the_language_only_the_parser_is_warned_of() -> None:
-    memory = EpicMemory([CASINOS["de"]], encoder=HashEncoder())
-
-    (warning,) = memory.opening_report.warnings
+    (warning,) = EpicMemory([CASINOS["de"]], encoder=HashEncoder()).opening_report.warnings
     assert "ollama:qwen3:4b" in warning and "bge-m3" not in warning
 
 
@@ -321,14 +278,8 @@ def test_items_in_a_language_that_the_encoder_does_not_know_are_counted() -> Non
     assert "foreign" not in str(BuildReport())
 
 
-def test_which_languages_encoders_know(tmp_path: Path) -> None:
+def test_which_languages_encoders_know() -> None:
     assert default_encoder().languages == {"en"}
     assert OllamaEncoder("all-minilm").languages == OllamaEncoder("all-minilm:l6-v2").languages == {"en"}
     assert OllamaEncoder("bge-m3").languages is None
-    assert StaticEncoder(default_encoder_folder()).languages is None
-
-
-def default_encoder_folder() -> Path:
-    from epic_memory.encoders.static import BUNDLED
-
-    return BUNDLED
+    assert StaticEncoder(BUNDLED).languages is None

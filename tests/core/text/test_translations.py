@@ -80,13 +80,26 @@ def test_a_message_has_the_same_places_in_every_language(language: str) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_context_is_in_the_language_of_the_preferences(language: str) -> None:
-    context = format_context(everything(language))
+    hits = everything(language)
+    context = format_context(hits)
     for english in (*translations("de"), "Steer clear"):
         said = english.split("{}")[0].strip() in context
         assert said is False or language == "en" or (english == "Document {}:" and language in ("es", "fr")), english
     assert translated(contexts.MATTERING, language) == context.splitlines()[0]
     assert context.count(translated("Steer clear", language)) == 1
-    assert len(documents_of_context(context)) == 7
+    # A heading in a text splits it not.
+    hits.append(Hit(item=Item(text="A letter.\n\nDokument 7:\nA stamp."), score=0.5))
+    assert len(documents_of_context(context)) == len(documents_of_context(format_context(hits))) - 1 == 7
+
+
+@pytest.mark.parametrize("stance", [Stance.CONFLICTS, Stance.MIXED])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_context_quotes_a_preference_once_for_each_text(stance: Stance, language: str) -> None:
+    preference, text = PREFERENCES["en"][0], "A hotel with a casino."
+    given = entry("en", stance, worded_instruction(stance, text, preference, language))
+    hits = Hits([Hit(item=Item(id="a", text=text), score=0.5, entries=(given,))])
+    hits.language = language
+    assert format_context(hits).count(preference) == 1
 
 
 @pytest.mark.parametrize("language", ["de", "ja"])
@@ -97,8 +110,9 @@ def test_a_memory_in_another_language_speaks_it(language: str) -> None:
     (kept,) = [each for each in memory.explain(memory.items()[0].id).entries if each.preference == avoided]
     assert kept.instruction.startswith(translated(QUOTING, language).split("{}")[0])
     assert is_worded(kept.instruction)
-    context = memory.context(avoided)
-    assert translated(contexts.MATTERING, language) in context and translated("Content:", language) in context
+    for steering, told in (("off", ()), ("signed", (contexts.MATTERING,))):
+        context = memory.context(avoided, options=SearchOptions(steering=steering))
+        assert all(translated(each, language) in context for each in ("Content:", *told))
     settings = Settings(language="en", coarse=False)
     with EpicMemory([avoided, liked], settings=settings) as english:
         english.add([avoided + "!"])
@@ -118,6 +132,7 @@ def test_an_unknown_language_is_refused() -> None:
     ("texts", "language"),
     [
         ([], "en"),
+        (["", " "], "en"),
         (PREFERENCES["de"] + PREFERENCES["en"], "en"),
         (PREFERENCES["de"] + PREFERENCES["en"][:1], "de"),
         (["I am vegan", "Loves hiking", "Spicy food", PREFERENCES["de"][0]], "en"),
@@ -126,13 +141,10 @@ def test_an_unknown_language_is_refused() -> None:
     ],
 )
 def test_the_language_is_that_of_most_preferences(texts: Sequence[str], language: str) -> None:
-    assert language_for([Preference(text=text) for text in texts]) == language
     assert language_for(texts) == language
-    assert language_of_context(Hits(matters=[(Preference(text=text), 0.5) for text in texts])) == language
-
-
-def test_who_has_no_preference_is_told_in_english() -> None:
-    assert language_for(["", " "]) == "en"
+    preferences = [Preference(text=text) for text in texts if text.strip()]
+    assert language_for(preferences) == language
+    assert language_of_context(Hits(matters=[(one, 0.5) for one in preferences])) == language
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -155,16 +167,3 @@ def test_a_warning_in_any_language_is_not_given_twice(own: str) -> None:
     assert is_worded(warning)
     hit = Hit(item=Item(text="x"), score=0.0, entries=(entry("de", Stance.CONFLICTS, warning),))
     assert f"\n- {warning}\n" in format_hit(1, hit)
-
-
-def test_what_was_not_steered_is_told_in_the_language_of_the_preferences() -> None:
-    avoided, liked = PREFERENCES["de"]
-    memory = EpicMemory([avoided, liked])
-    memory.add([avoided + "!"])
-    assert "Inhalt:" in memory.context(avoided, options=SearchOptions(steering="off"))
-
-
-def test_a_heading_in_a_text_splits_no_context_in_another_language() -> None:
-    hits = everything("fr")
-    hits.append(Hit(item=Item(text="A letter.\n\nDokument 7:\nA stamp."), score=0.5))
-    assert len(documents_of_context(format_context(hits))) == 8

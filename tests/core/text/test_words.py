@@ -1,4 +1,4 @@
-"""The words of a text: runs of stems, and which of them a negation reaches."""
+"""The words of a text and what they say: negations, and turns of a conversation."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_memory.text.stems import LONGEST_RUN, content_stems, stem, stems, words_of
+from epic_memory.text.turns import Turns
 from tables import table
 
 # Letters, marks, negations and turns in any order: what the scope of a negation is made of.
@@ -16,22 +17,11 @@ PARTS = "nuts|cream|gluten|free|no|not|without|of|from|than|rather|instead|and|b
 SENTENCES = st.lists(st.sampled_from(PARTS.split("|")), max_size=14).map(" ".join)
 
 
-def runs(text: str) -> set[str]:
-    """All runs of up to three stems with no mark inside, found another way."""
-    plain = text.lower().replace("’", "'").replace("n't", " not")
-    found = set()
-    for part in re.split(r"[,;:.!?]", plain):
-        said = [stem(word) for word in re.findall(r"[^\W_]+", part)]
-        for start in range(len(said)):
-            for length in range(1, LONGEST_RUN + 1):
-                found.add(" ".join(said[start : start + length]))
-    return found
-
-
 @given(text=SENTENCES | st.text(max_size=60))
-def test_plain_and_negated_together_are_all_runs(text: str) -> None:
+def test_a_run_is_of_at_most_three_stems_and_holds_no_mark(text: str) -> None:
     words = words_of(text)
-    assert words.plain | words.negated == runs(text)
+    for run in words.plain | words.negated:
+        assert 1 <= len(run.split()) <= LONGEST_RUN and not re.search(r"[,;:.!?]", run)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +38,7 @@ def test_a_negation_reaches_what_it_denies(text: str, plain: list[str], negated:
     assert set(negated) <= words.negated - words.plain
 
 
-@pytest.mark.parametrize("mark", [",", ";", ":", ".", "!", "?", " but", " and"])
+@pytest.mark.parametrize("mark", table(__file__, "x"))
 def test_marks_and_turns_end_a_negation(mark: str) -> None:
     assert "cream" in words_of(f"without nuts{mark} cream").plain
     assert "cream" in words_of("without nuts or cream").negated
@@ -85,5 +75,62 @@ def test_content_stems_leave_out_what_says_nothing() -> None:
 def test_texts_in_other_languages_have_words_and_no_negations() -> None:
     for text in ("素食餐厅没有赌场", "مطعم بدون كازينو", "Гостиница без казино", "Hotel ohne Kasino"):
         words = words_of(text)
-        assert words.plain == runs(text)
-        assert not words.negated
+        assert words.plain and not words.negated
+    assert words.plain == {"hotel", "ohne", "kasino", "hotel ohne", "ohne kasino", "hotel ohne kasino"}
+
+
+# turns: which answers which question, whose they are, and of which month
+
+QUESTION, ANSWER = "Do you have any cats?", "Two, Oscar and Bailey."
+
+
+def turns_of(*said: tuple[int, str, dict[str, object]]) -> Turns:
+    turns = Turns()
+    for row, text, metadata in said:
+        turns.add(row, text, metadata)
+    return turns
+
+
+def pairs(turns: Turns) -> list[tuple[int, int]]:
+    found = turns.rows()
+    return list(zip(found.answers.tolist(), found.questions.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "answers"), table(__file__, "the_next_turn_of_a_source_answers_a_question")
+)
+def test_the_next_turn_of_a_source_answers_a_question(
+    question: dict[str, object], answer: dict[str, object], answers: bool
+) -> None:
+    for said in ([(7, QUESTION, question), (9, ANSWER, answer)], [(9, ANSWER, answer), (7, QUESTION, question)]):
+        assert pairs(turns_of(*said)) == [(9, 7)] * answers
+
+
+def test_what_follows_no_question_answers_none() -> None:
+    assert pairs(turns_of((1, ANSWER, {"turn": 1}), (2, QUESTION, {"turn": 2}))) == []
+
+
+def test_a_removed_or_replaced_turn_leaves_no_answer_behind() -> None:
+    turns = turns_of((1, QUESTION, {"turn": 1, "speaker": "Ann"}), (2, ANSWER, {"turn": 2, "speaker": "Bo"}))
+    turns.add(3, "Three.", {"turn": 2})
+    assert pairs(turns) == [(3, 1)]
+    turns.remove([2, 2, 99])
+    assert pairs(turns) == [(3, 1)] and [rows.tolist() for rows in turns.named("Bo?")] in ([], [[]])
+    turns.remove([1])
+    assert pairs(turns) == [] and turns.rows().turns.tolist() == [3]
+    turns.add(3, "Three.", {})
+    assert turns.rows().turns.tolist() == []
+
+
+@pytest.mark.parametrize(("time", "query", "named"), table(__file__, "a_query_names_a_month_or_a_year"))
+def test_a_query_names_a_month_or_a_year(time: str | None, query: str, named: bool) -> None:
+    turns = turns_of((4, ANSWER, {"speaker": "Bo", "time": time}))
+    assert [rows.tolist() for rows in turns.named(query)] == [[4]] * named
+
+
+def test_a_query_names_a_speaker() -> None:
+    turns = turns_of((1, QUESTION, {"speaker": "Ann Lee"}), (2, ANSWER, {"speaker": "Bo"}), (3, "Nice.", {}))
+    assert [rows.tolist() for rows in turns.named("How many cats has Bo?")] == [[2]]
+    assert [rows.tolist() for rows in turns.named("What is Ann's dog called?")] == [[1]]
+    assert turns.named("Who has cats?") == []
+    assert turns.rows().turns.tolist() == [1, 2]

@@ -25,16 +25,15 @@ VALUES = {
 
 
 @pytest.mark.parametrize(("given", "stored"), VALUES.values(), ids=VALUES)
-def test_dates_ids_and_numpys_numbers_are_stored_as_json_has_them(given: Any, stored: Any, tmp_path: Path) -> None:
+def test_dates_ids_and_numpys_numbers_are_stored_as_json_has_them(given: Any, stored: Any, path: Path) -> None:
     item = Item(id="a", text="red wine", metadata={"value": given, "inner": {"list": [given]}})
-    with EpicMemory.open(
-        tmp_path / "me.epic", preferences=["I like wine."], settings=Settings(coarse=False, fine=False)
-    ) as memory:
+    anything, settings = SearchOptions(min_score=None), Settings(coarse=False, fine=False)
+    with EpicMemory.open(path, preferences=["I like wine."], settings=settings) as memory:
         memory.add([item])
         assert memory.add([item]).duplicates == 1
-        before = memory.search("red wine", options=SearchOptions(min_score=None))[0].item.metadata
-    with EpicMemory.open(tmp_path / "me.epic") as memory:
-        (hit,) = memory.search("red wine", filter=Filter.eq("value", stored), options=SearchOptions(min_score=None))
+        before = memory.search("red wine", options=anything)[0].item.metadata
+    with EpicMemory.open(path) as memory:
+        (hit,) = memory.search("red wine", filter=Filter.eq("value", stored), options=anything)
     assert hit.item.metadata == before == {"value": stored, "inner": {"list": [stored]}}
 
 

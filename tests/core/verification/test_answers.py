@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import pytest
@@ -141,19 +141,20 @@ def test_what_stands_before_words_that_were_cut_is_a_draft(after: str) -> None:
 # confidence
 
 
-def split(text: str, logprob: float) -> tuple[Token, ...]:
-    """Tokens of a text; each decision consists of two that have half the log-probability."""
+def split(text: str) -> tuple[Token, ...]:
+    """Tokens of a text; each decision consists of two that have half of its log-probability."""
+    halves = iter((-0.1, -0.1, -0.2, -0.2, -0.3, -0.3))
     pieces = text.replace("Keep", "\0Ke\0ep\0").replace("Discard", "\0Dis\0card\0").split("\0")
-    return tuple(Token(piece, logprob / 2 if piece in ("Ke", "ep", "Dis", "card") else -3.0) for piece in pieces)
+    return tuple(Token(piece, next(halves) if piece in ("Ke", "ep", "Dis", "card") else -3.0) for piece in pieces)
 
 
-@pytest.mark.parametrize("before", ["", "<think>Keep them? Discard?</think>\n"])
-@pytest.mark.parametrize("form", [str, lambda text: text.replace('"', "'")], ids=["json", "sloppy"])
-def test_confidence_is_the_probability_of_the_decision(before: str, form: Callable[[str], str]) -> None:
-    text = before + form(PLAIN)
-    lm = Own(lambda messages: Completion(text=text, tokens=split(text, -0.4)))
+@pytest.mark.parametrize("thought", ["", "<think>Keep them? Discard?</think>\n"])
+@pytest.mark.parametrize("text", [PLAIN, SLOPPY], ids=["json", "sloppy"])
+def test_confidence_is_the_probability_of_each_decision(thought: str, text: str) -> None:
+    tokens = (*([Token(thought, -9.0)] if thought else []), *split(text))
+    lm = Own(lambda messages: Completion(text=thought + text, tokens=tokens))
     confidences = [verdict.confidence for verdict in patient(lm).verify(ASKED)]
-    assert confidences == [pytest.approx(math.exp(-0.4))] * 3
+    assert confidences == pytest.approx([math.exp(-0.2), math.exp(-0.4), math.exp(-0.6)])
 
 
 @pytest.mark.parametrize("tokens", [None, (), (Token("something else", -0.1),), (Token(PLAIN, math.nan),)])

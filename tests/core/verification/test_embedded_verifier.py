@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,14 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory import EpicMemory, Preference, Settings
-from epic_memory.context import format_context
+from epic_memory import Preference
 from epic_memory.encoders import Encoder, StaticEncoder, default_encoder
 from epic_memory.encoders.base import embed
 from epic_memory.errors import InvalidInputError
-from epic_memory.preferences.evidence import embed_aspects
-from epic_memory.text.translations import LANGUAGES
-from epic_memory.types import Alignment, Candidate, Decision, Hit, Hits, Item, MemoryEntry, Stance, Verdict
+from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 from epic_memory.types.preferences import Aspects, Expansion
 from epic_memory.verification import EmbeddedVerifier
 from epic_memory.verification.base import checked_verdict
@@ -28,13 +26,7 @@ from epic_memory.verification.features import (
     MEASURES,
     STANCE_MEASURES,
     SURE_MEASURES,
-    Chunk,
-    Rarity,
-    Wanted,
-    measured,
-    stance_measured,
 )
-from epic_memory.verification.wording import worded_instruction
 from helpers import HashEncoder
 from hostile_chunks import CHUNKS
 from labelled_sentences import labelled
@@ -58,12 +50,9 @@ def encoder() -> StaticEncoder:
     return default_encoder()
 
 
-def candidate(
-    encoder: Encoder, text: str, *preferences: str | Preference, embedding: np.ndarray | None = None
-) -> Candidate:
+def candidate(encoder: Encoder, text: str, *preferences: str | Preference) -> Candidate:
     asked = tuple(Preference.of(preference) for preference in preferences or PREFERENCES)
-    own = embed(encoder, [text])[0] if embedding is None else embedding
-    near = embed(encoder, [preference.text for preference in asked])
+    own, near = embed(encoder, [text])[0], embed(encoder, [preference.text for preference in asked])
     return Candidate(
         item=Item(text=text),
         embedding=own,
@@ -73,10 +62,8 @@ def candidate(
     )
 
 
-def verdict(
-    encoder: Encoder, text: str, *preferences: str | Preference, threshold: float = 0.0, embedding: object = None
-) -> Verdict:
-    asked = candidate(encoder, text, *preferences, embedding=embedding)  # type: ignore[arg-type]
+def verdict(encoder: Encoder, text: str, *preferences: str | Preference, threshold: float = 0.0) -> Verdict:
+    asked = candidate(encoder, text, *preferences)
     (found,) = EmbeddedVerifier(encoder, threshold=threshold).verify([asked])
     return checked_verdict(asked, found)
 
@@ -90,95 +77,51 @@ def stance(encoder: Encoder, text: str, preference: str | Preference) -> Stance:
     return alignment(encoder, text, preference).stance
 
 
-def pairs(verdicts: Sequence[Verdict]) -> set[tuple[int, str]]:
-    return {(place, found.preference_id) for place, one in enumerate(verdicts) for found in one.alignments}
-
-
 SUPPORTS, CONFLICTS = Stance.SUPPORTS, Stance.CONFLICTS
 
 
-@pytest.mark.parametrize(
-    ("preference", "text", "expected"),
-    labelled("stance"),
-)
+@pytest.mark.parametrize(("preference", "text", "expected"), labelled("stance"))
 def test_stance(encoder: StaticEncoder, preference: str, text: str, expected: str) -> None:
     assert stance(encoder, text, preference) == expected
 
 
+LEFT_OUT = "This soup is made without milk, eggs or meat."
+
+
 @pytest.mark.parametrize(
     ("preference", "text"),
-    labelled("what_is_denied_is_never_held_against_a_text"),
+    [
+        *labelled("what_is_denied_is_never_held_against_a_text"),
+        *((avoided, LEFT_OUT) for avoided in ("I avoid eggs.", "I don't eat meat.", "I avoid milk and eggs.")),
+    ],
 )
 def test_what_is_denied_is_never_held_against_a_text(encoder: StaticEncoder, preference: str, text: str) -> None:
     assert stance(encoder, text, preference) is SUPPORTS
 
 
-@pytest.mark.parametrize(
-    ("preference", "text", "wrong"),
-    labelled("a_clear_case_is_never_inverted"),
-)
+@pytest.mark.parametrize(("preference", "text", "wrong"), labelled("a_clear_case_is_never_inverted"))
 def test_a_clear_case_is_never_inverted(encoder: StaticEncoder, preference: str, text: str, wrong: str) -> None:
     assert stance(encoder, text, preference) != wrong
 
 
-def test_where_no_side_is_likely_the_guidance_is_neutral_and_names_the_preference(encoder: StaticEncoder) -> None:
-    found = alignment(encoder, "The hotel has eighty rooms and a garden.", PREFERENCES[0])
+@pytest.mark.parametrize(
+    ("preference", "text"),
+    table(__file__, "guidance_that_is_neutral_names_the_preference"),
+    ids=["no side is likely", "not understood"],
+)
+def test_guidance_that_is_neutral_names_the_preference(encoder: StaticEncoder, preference: str, text: str) -> None:
+    found = alignment(encoder, text, preference)
     assert found.stance is Stance.NEUTRAL
-    assert found.instruction.startswith(f'Check before recommending: the user said: "{PREFERENCES[0]}"')
-    assert found.instruction.endswith('"The hotel has eighty rooms and a garden."')
-
-
-@pytest.mark.parametrize("stance", [Stance.CONFLICTS, Stance.MIXED])
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_a_context_quotes_a_preference_once_for_each_text(stance: Stance, language: str) -> None:
-    preference = "I prefer paperbacks to e-books."
-    text = "It is a paperback and an e-book."
-    entry = MemoryEntry(
-        namespace="default",
-        item_id="a",
-        preference_id="p",
-        preference=preference,
-        instruction=worded_instruction(stance, text, preference, language),
-        stance=stance,
-        rationale="",
-        confidence=0.9,
-        similarity=0.5,
-    )
-    hits = Hits([Hit(item=Item(id="a", text=text), score=0.5, entries=(entry,))])
-    hits.language = language
-    assert format_context(hits).count(preference) == 1
-
-
-def test_what_is_not_understood_is_neutral_and_quoted(encoder: StaticEncoder) -> None:
-    preference = "Ich mag keine Hotels mit Kasinos und auch keinen Lärm."
-    found = alignment(encoder, TEXTS[1], preference)
-    assert found.stance is Stance.NEUTRAL
-    assert preference in found.instruction
+    advice = ("Check before recommending: the user said:", "Vor dem Empfehlen prüfen: Der Nutzer hat gesagt:")
+    assert found.instruction.startswith(tuple(f'{each} "{preference}"' for each in advice))
+    assert found.instruction.endswith(f'"{text}"')
 
 
 def test_an_expansion_of_the_users_tells_the_side(encoder: StaticEncoder) -> None:
-    views = "I have views on holidays."
-    text = "Slot machines and roulette until dawn."
-    parts = {"follows": ("museum visits", "library mornings"), "breaks": ("slot machines", "roulette tables")}
-    against = Preference(text=views, expansion=Expansion(**parts))
-    for_it = Preference(text=views, expansion=Expansion(follows=parts["breaks"], breaks=parts["follows"]))
-    assert stance(encoder, text, against) is not SUPPORTS
-    assert stance(encoder, text, for_it) is not CONFLICTS
-    assert lean_of(encoder, text, for_it) > 0.0 > lean_of(encoder, text, against)
-
-
-def lean_of(encoder: Encoder, text: str, preference: Preference) -> float:
-    (sides,) = embed_aspects(encoder, [preference])
-    wanted = Wanted.of(preference.text, sides, Rarity({}, 100), preference.expansion)
-    chunk = Chunk(text, embed(encoder, [text])[0])
-    found = measured(wanted, [chunk], embed(encoder, [preference.text]))[0].tolist()
-    near = stance_measured(wanted, found, chunk.vector[None, :], [chunk.words])
-    return dict(zip(STANCE_MEASURES, near, strict=True))["lean"]
-
-
-@pytest.mark.parametrize("preference", ["I avoid eggs.", "I don't eat meat.", "I avoid milk and eggs."])
-def test_a_list_of_what_is_left_out_suits_who_avoids_it(encoder: StaticEncoder, preference: str) -> None:
-    assert stance(encoder, "This soup is made without milk, eggs or meat.", preference) is SUPPORTS
+    near, far = ("slot machines", "roulette tables"), ("museum visits", "library mornings")
+    for follows, breaks, wrong in ((far, near, SUPPORTS), (near, far, CONFLICTS)):
+        expanded = Preference(text="I have views on holidays.", expansion=Expansion(follows=follows, breaks=breaks))
+        assert stance(encoder, "Slot machines and roulette until dawn.", expanded) is not wrong
 
 
 def test_edited_aspects_change_the_stance(encoder: StaticEncoder) -> None:
@@ -193,35 +136,21 @@ def test_edited_aspects_change_the_stance(encoder: StaticEncoder) -> None:
             assert found.alignments[0].stance is expected
 
 
-def test_instructions_say_what_to_do_and_quote_the_text(encoder: StaticEncoder) -> None:
-    against = alignment(encoder, TEXTS[1], "I avoid hotels with casinos.")
-    assert against.instruction.startswith('Steer clear: the user said: "I avoid hotels with casinos."')
-    assert "Golden Ace" in against.instruction
-    suits = alignment(encoder, TEXTS[0], "I avoid hotels with casinos.")
-    assert suits.instruction.startswith('Suits what the user said: "I avoid hotels with casinos."')
-    wants = alignment(encoder, "A quiet mountain trail leads to a lake.", "I love quiet mountain trails.")
-    assert wants.instruction.startswith('Suits what the user said: "I love quiet mountain trails."')
-    several = alignment(encoder, TEXTS[2], "I love quiet mountain trails.")
-    assert '"A quiet mountain trail leads through meadows."' in several.instruction
-    instead = alignment(encoder, "Steak with butter, cheese and eggs.", "I am vegan.")
-    assert instead.instruction.startswith('Steer clear: the user said: "I am vegan."')
-
-
-def test_a_question_or_heading_is_not_quoted_where_a_sentence_says_more(encoder: StaticEncoder) -> None:
-    text = "Hotels with casinos?\nThe Golden Ace on the Strip has a casino with slot machines."
-    assert "Golden Ace" in alignment(encoder, f"Casino hotels. {text}", "I avoid hotels with casinos.").instruction
-    assert "Casino hotel?" in alignment(encoder, "Casino hotel?", "I avoid hotels with casinos.").instruction
-
-
 @pytest.mark.parametrize(
-    ("preference", "before", "deciding", "after"),
-    labelled("the_sentence_that_decides_is_quoted"),
+    ("preference", "text", "advice", "quoted"), table(__file__, "instructions_say_what_to_do_and_quote_the_text")
 )
+def test_instructions_say_what_to_do_and_quote_the_text(
+    encoder: StaticEncoder, preference: str, text: str, advice: str, quoted: str
+) -> None:
+    told = alignment(encoder, text, preference).instruction
+    assert told.startswith(advice) and f'the user said: "{preference}"' in told and quoted in told
+
+
+@pytest.mark.parametrize(("preference", "before", "deciding", "after"), labelled("the_sentence_that_decides_is_quoted"))
 def test_the_sentence_that_decides_is_quoted(
     encoder: StaticEncoder, preference: str, before: str, deciding: str, after: str
 ) -> None:
-    told = alignment(encoder, f"{before} {deciding} {after}", preference).instruction
-    assert told.endswith(f'"{deciding}"')
+    assert alignment(encoder, f"{before} {deciding} {after}", preference).instruction.endswith(f'"{deciding}"')
 
 
 @pytest.mark.parametrize("name", ["plain_b.jsonl", "plain_c.jsonl"])
@@ -247,19 +176,13 @@ def test_what_only_shares_a_word_is_neutral(encoder: StaticEncoder, preference: 
 
 def test_relevant_pairs_are_kept_and_others_are_not(encoder: StaticEncoder) -> None:
     verdicts = list(EmbeddedVerifier(encoder).verify([candidate(encoder, text) for text in TEXTS]))
-    kept = pairs(verdicts)
+    kept = {(place, found.preference_id) for place, one in enumerate(verdicts) for found in one.alignments}
     names = [Preference.of(preference).id for preference in PREFERENCES]
     assert {(0, names[0]), (1, names[0]), (2, names[1]), (3, names[2]), (5, names[3])} <= kept
     assert not any(place == 4 for place, _ in kept)
     assert verdicts[4].decision is Decision.DISCARD
-
-
-def test_confidence_orders_the_sure_before_the_unsure(encoder: StaticEncoder) -> None:
-    preference = "I avoid hotels with casinos."
-    sure, unsure = (alignment(encoder, TEXTS[place], preference).confidence for place in (1, 4))
-    assert sure is not None and unsure is not None
-    assert sure > 0.5
-    assert unsure < 0.2
+    sure, unsure = (alignment(encoder, TEXTS[place], PREFERENCES[0]).confidence for place in (1, 4))
+    assert sure is not None and unsure is not None and sure > 0.5 and unsure < 0.2
 
 
 def test_alignments_come_surest_first_and_the_verdict_is_as_sure_as_the_first(encoder: StaticEncoder) -> None:
@@ -287,20 +210,13 @@ def test_the_name_tells_thresholds_apart() -> None:
     assert EmbeddedVerifier(encoder).name == EmbeddedVerifier(encoder, threshold=DEFAULT_THRESHOLD).name
 
 
-async def test_async_gives_what_sync_gives(encoder: StaticEncoder) -> None:
+async def test_it_is_deterministic_and_independent_of_the_batch(encoder: StaticEncoder) -> None:
     asked = [candidate(encoder, text) for text in TEXTS]
-    expected = list(EmbeddedVerifier(encoder).verify(asked))
-    assert [one async for one in EmbeddedVerifier(encoder).averify(asked)] == expected
-    assert [one async for one in EmbeddedVerifier(encoder).averify([])] == []
-
-
-def test_it_is_deterministic_and_independent_of_the_batch(encoder: StaticEncoder) -> None:
-    asked = [candidate(encoder, text) for text in TEXTS]
-    verifier = EmbeddedVerifier(encoder, threshold=0.0)
+    verifier, fresh = (EmbeddedVerifier(encoder, threshold=0.0) for _ in range(2))
     together = list(verifier.verify(asked))
-    assert list(verifier.verify(asked)) == together
-    assert list(EmbeddedVerifier(encoder, threshold=0.0).verify(asked)) == together
-    assert list(verifier.verify([])) == []
+    assert list(verifier.verify(asked)) == list(fresh.verify(asked)) == together
+    assert [one async for one in fresh.averify(asked)] == together
+    assert list(verifier.verify([])) == [one async for one in verifier.averify([])] == []
     many = list(verifier.verify(asked * 50))  # more than a block
     backwards = list(verifier.verify(asked[::-1]))[::-1]
     alone = [next(iter(EmbeddedVerifier(encoder, threshold=0.0).verify([one]))) for one in asked]
@@ -313,11 +229,7 @@ def same_as(verdicts: Sequence[Verdict], expected: Sequence[Verdict]) -> None:
     for one, other in zip(verdicts, expected, strict=True):
         assert one.decision is other.decision
         for here, there in zip(one.alignments, other.alignments, strict=True):
-            assert (here.preference_id, here.stance, here.instruction) == (
-                there.preference_id,
-                there.stance,
-                there.instruction,
-            )
+            assert replace(here, confidence=there.confidence) == there
             assert here.confidence == pytest.approx(there.confidence, abs=1e-4)
 
 
@@ -327,7 +239,7 @@ def test_what_it_says_of_one_preference_is_independent_of_the_others(encoder: St
         for preference in PREFERENCES:
             alone = alignment(encoder, text, preference)
             found = together[alone.preference_id]
-            assert (found.stance, found.instruction) == (alone.stance, alone.instruction)
+            assert replace(found, confidence=alone.confidence) == alone
             assert found.confidence == pytest.approx(alone.confidence, abs=1e-4)
 
 
@@ -341,21 +253,18 @@ def test_preferences_are_encoded_once() -> None:
     assert encoder.texts["pork"] == 1
 
 
-@pytest.mark.parametrize("text", table(__file__, "odd_texts_are_judged"))
-def test_odd_texts_are_judged(encoder: StaticEncoder, text: str) -> None:
+LONG = ("word " * 10_000, "A hotel with a casino. " * 1_000, "casino" * 10_000)
+
+
+@pytest.mark.parametrize("text", [*table(__file__, "odd_texts_are_judged"), *LONG], ids=lambda text: text[:20])
+def test_odd_texts_are_judged_and_long_ones_quoted_in_short(encoder: StaticEncoder, text: str) -> None:
     found = verdict(encoder, text)
     assert len(found.alignments) == len(PREFERENCES)
     for one in found.alignments:
         assert one.confidence is not None and 0.0 <= one.confidence <= 1.0
-        assert one.instruction.strip()
-    assert verdict(encoder, text, threshold=DEFAULT_THRESHOLD).decision is Decision.DISCARD
-
-
-@pytest.mark.parametrize("text", ["word " * 10_000, "A hotel with a casino. " * 1_000, "casino" * 10_000])
-def test_long_texts_are_judged_and_quoted_in_short(encoder: StaticEncoder, text: str) -> None:
-    for one in verdict(encoder, text).alignments:
-        assert one.confidence is not None and 0.0 <= one.confidence <= 1.0
-        assert len(one.instruction) < 400
+        assert one.instruction.strip() and len(one.instruction) < 400
+    if text not in LONG:
+        assert verdict(encoder, text, threshold=DEFAULT_THRESHOLD).decision is Decision.DISCARD
 
 
 def test_chunks_that_want_to_be_kept_are_no_more_likely_kept_for_it(encoder: StaticEncoder) -> None:
@@ -371,18 +280,6 @@ def test_any_text_has_a_confidence(text: str) -> None:
     if text.strip():
         for one in verdict(encoder, text).alignments:
             assert one.confidence is not None and 0.0 <= one.confidence <= 1.0
-
-
-def test_a_memory_keeps_what_it_keeps(encoder: StaticEncoder) -> None:
-    with EpicMemory(PREFERENCES[:1], encoder=encoder, settings=Settings(verifier=EmbeddedVerifier(encoder))) as memory:
-        memory.add(list(TEXTS))
-        entries = memory.file.entries(item.id for item in memory.items())
-        kept = {item.text for item in memory.items() if item.id in entries}
-        assert {TEXTS[0], TEXTS[1]} <= kept
-        assert TEXTS[4] not in kept
-        # Of two that answer, what conflicts comes last.
-        found = [hit.item.text for hit in memory.search("Which hotel on the Strip?", k=2)]
-        assert found == [TEXTS[0], TEXTS[1]]
 
 
 # What it weighs.

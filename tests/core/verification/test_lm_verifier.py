@@ -1,12 +1,13 @@
-"""A memory whose items a language model verifies: what it is asked, and what its answers become."""
+"""A memory whose items a language model verifies: what it is asked, what becomes of its answers, and of none."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
+import random
 import re
-import zlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,10 +17,10 @@ from hypothesis import strategies as st
 
 from epic_memory import Item
 from epic_memory.encoders import default_encoder
-from epic_memory.errors import InvalidInputError
-from epic_memory.lm import Completion, Message, Token
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
+from epic_memory.lm import Completion, Message
 from epic_memory.lm.prompting import Prompt
-from epic_memory.types import Candidate, Decision, Stance, Verdict
+from epic_memory.types import Decision, Stance
 from epic_memory.verification import LMVerifier
 from epic_memory.verification.embedded import verifier_of
 from scripted import (
@@ -27,10 +28,13 @@ from scripted import (
     EXPECTED,
     ITEMS,
     KEPT,
+    LONG,
     PASSED,
+    SHORT,
     TEXTS,
     TRUTH,
     Add,
+    Answer,
     Own,
     Script,
     candidate,
@@ -40,6 +44,7 @@ from scripted import (
     nothing_lost,
     own_threads,
     pairs_of,
+    patient,
     preference_read,
     read_prompt,
     script,
@@ -118,29 +123,13 @@ def test_a_batch_keeps_an_item_under_none_but_its_own_preferences() -> None:
             {"preference": number, "stance": "supports", "instruction": f"For {preference}."}
             for number, preference in enumerate(asked.preferences, start=1)
         ]
-        answers = [
-            {"chunk": number, "decision": "Keep", "preferences": everything}
-            for number in range(1, len(asked.chunks) + 1)
-        ]
-        return json.dumps({"answers": answers})
+        judged = {"decision": "Keep", "preferences": everything}
+        return json.dumps({"answers": [{"chunk": place + 1, **judged} for place in range(len(asked.chunks))]})
 
     memory = memory_with(LMVerifier(Own(answer), batch_size=8))
-    report = memory.add(ITEMS)
-
-    assert report.usage.calls == 1
+    assert memory.add(ITEMS).usage.calls == 1
     assert {pair: said[1] for pair, said in pairs_of(memory).items()} == {
         (name, preference): f"For {preference}." for name, preferences in PASSED.items() for preference in preferences
-    }
-
-
-def decided(candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> dict[tuple[str, str], tuple[Stance, str]]:
-    """What verdicts keep: stance and instruction by chunk and preference."""
-    return {
-        (candidate.item.text, preference.text): (alignment.stance, alignment.instruction)
-        for candidate, verdict in zip(candidates, verdicts, strict=True)
-        for preference in candidate.preferences
-        for alignment in verdict.alignments
-        if alignment.preference_id == preference.id
     }
 
 
@@ -161,49 +150,38 @@ def test_a_number_means_the_preference_that_this_prompt_shows_under_it(
         candidate(f"Chunk of text {n}.", *(f"Preference {p} of the user" for p in order))
         for n, order in enumerate(lists)
     ]
+    chances = random.Random(seed)
     truth = {
-        (one.item.text, preference.text): list(Stance)[zlib.crc32(f"{seed}{one.item.text}{preference}".encode()) % 4]
+        (one.item.text, preference.text): chances.choice(list(Stance))
         for one in candidates
         for preference in one.preferences
-        if zlib.crc32(f"{seed + 1}{one.item.text}{preference}".encode()) % 3 == 0
+        if chances.random() < 0.3
     }
     said = Script(truth)
     lm = Own(said, context=context)
     verdicts = list(LMVerifier(lm, batch_size=batch_size).verify(candidates))
 
-    assert decided(candidates, verdicts) == {pair: (stance, instruction_for(*pair)) for pair, stance in truth.items()}
+    decided = {
+        (one.item.text, preference.text): (alignment.stance, alignment.instruction)
+        for one, verdict in zip(candidates, verdicts, strict=True)
+        for preference in one.preferences
+        for alignment in verdict.alignments
+        if alignment.preference_id == preference.id
+    }
+    assert decided == {pair: (stance, instruction_for(*pair)) for pair, stance in truth.items()}
     kept = {text for text, _ in truth}
     assert [verdict.decision for verdict in verdicts] == [
         Decision.KEEP if one.item.text in kept else Decision.DISCARD for one in candidates
     ]
     assert sum(verdict.usage.calls for verdict in verdicts if verdict.usage) == len(said.asked)
+    assert_fits(lm)
+
+
+def assert_fits(lm: Own) -> None:
+    """Each prompt has room for its answer, by a generous count of tokens."""
     for sent in lm.sent:
         size = sum(len(message.content.encode()) for message in sent.messages)
-        assert context is None or size // 3 + (sent.max_tokens or 0) <= context
-
-
-# confidence
-
-
-def test_each_item_of_a_batch_has_its_own_confidence() -> None:
-    said = script()
-    logprobs = dict(zip(PASSED, (-0.1, -0.2, -0.3, -0.4, -0.5, -0.6), strict=True))
-
-    def answer(messages: Sequence[Message]) -> Completion:
-        text = said(messages)
-        order = iter(logprobs.values())
-        parts = [part for part in re.split("(Keep|Discard)", text) if part]
-        return Completion(
-            text=text,
-            tokens=tuple(Token(part, next(order) if part in ("Keep", "Discard") else -3.0) for part in parts),
-        )
-
-    memory = memory_with(LMVerifier(Own(answer), batch_size=8))
-    memory.add(ITEMS)
-
-    for name in KEPT:
-        for entry in memory.explain(name).entries:
-            assert entry.confidence == pytest.approx(math.exp(logprobs[name]))
+        assert lm.context is None or size // 3 + (sent.max_tokens or 0) <= lm.context
 
 
 # what is sent
@@ -230,12 +208,16 @@ def test_the_schema_asks_for_the_decision_first_and_for_nothing_else() -> None:
         assert sent.max_tokens is not None and 0 < sent.max_tokens <= 800 * len(asked.chunks)
 
 
-def test_a_prompt_of_the_users_own_is_sent() -> None:
+def test_a_prompt_of_the_users_own_is_sent_when_something_passes() -> None:
     own = Prompt(system="Be strict.", user="Tastes:\n{preferences}\nTexts:\n{chunks}\nKeep or Discard?")
     lm = Own(script())
     verifier = LMVerifier(lm, prompt=own)
-    memory_with(verifier).add([TEXTS["stew"]])
-
+    memory = memory_with(verifier)
+    memory.search("casinos")
+    memory.add([TEXTS["ships"]])
+    memory.retry()
+    assert lm.sent == []
+    memory.add([TEXTS["stew"]])
     (sent,) = lm.sent
     assert sent.messages[0] == Message("system", "Be strict.")
     assert sent.messages[1].content.startswith("Tastes:\n1. Vegan diet\nTexts:\nChunk 1, ")
@@ -263,9 +245,7 @@ async def test_many_preferences_are_each_shown_once_in_lists_that_fit(context: i
     for chunk in (text, "Of nothing."):
         shown = [p for asked in said.about(chunk) for p in asked.preferences]
         assert sorted(shown) == sorted(preferences)
-    for sent in lm.sent:
-        size = sum(len(message.content.encode()) for message in sent.messages)
-        assert context is None or size // 3 + (sent.max_tokens or 0) <= context
+    assert_fits(lm)
     assert len(lm.sent) <= 2 * math.ceil(100 / 32)
 
 
@@ -282,40 +262,32 @@ def test_a_list_without_an_answer_leaves_the_item_undecided() -> None:
 # several at once
 
 
-async def test_as_many_items_are_verified_at_once_as_the_model_takes(add: Add) -> None:
-    said = script()
+class Threaded(Own):
+    """A model that answers several at once in asynchronous calls, too."""
 
-    def answer(messages: Sequence[Message]) -> str:
-        if preference_read(messages) is None:
-            until(lambda: lm.most_at_once >= 3)
-        return said(messages)
-
-    lm = Own(answer, concurrency=3)
-    memory = memory_with(LMVerifier(lm, batch_size=1))
-    await add(memory)
-
-    assert lm.most_at_once == 3
-    assert pairs_of(memory) == EXPECTED
+    async def acomplete(self, messages: Sequence[Message], **settings: Any) -> Completion:
+        return await asyncio.to_thread(self.complete, messages, **settings)
 
 
-async def test_a_slow_item_does_not_hold_up_the_others(add: Add) -> None:
-    committed: list[int] = []
+@pytest.mark.parametrize("concurrency", [2, 3])
+async def test_as_many_are_asked_about_as_the_model_takes_and_a_slow_one_does_not_hold_up_the_others(
+    concurrency: int, add: Add
+) -> None:
     said = script()
 
     def answer(messages: Sequence[Message]) -> str:
         if TEXTS["palms"] in user_text(messages):
             until(lambda: len(said.asked) == len(PASSED) - 1)
-            committed.append(len(said.asked))
+        elif preference_read(messages) is None:
+            until(lambda: lm.most_at_once == concurrency)
         return said(messages)
 
-    class Threaded(Own):
-        async def acomplete(self, messages: Sequence[Message], **settings: Any) -> Completion:
-            return await asyncio.to_thread(self.complete, messages, **settings)
-
-    memory = memory_with(LMVerifier(Threaded(answer, concurrency=2), batch_size=1))
+    lm = Threaded(answer, concurrency=concurrency)
+    memory = memory_with(LMVerifier(lm, batch_size=1))
     await add(memory)
 
-    assert committed == [len(PASSED) - 1]
+    assert lm.most_at_once == concurrency
+    assert said.asked[-1].chunk == TEXTS["palms"]
     assert pairs_of(memory) == EXPECTED
 
 
@@ -337,43 +309,207 @@ def test_arguments_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
 def test_what_is_no_language_model_is_refused(lm: Any) -> None:
     with pytest.raises(InvalidInputError, match="language model"):
         LMVerifier(lm)
+
+
+def test_a_verifier_that_cannot_be_is_refused_later_too() -> None:
     nameless = Own(script())
     del nameless.name
     with pytest.raises(InvalidInputError, match="name"):
         LMVerifier(nameless)
+    memory = memory_with(LMVerifier(Own(script())))
+    for wrong, match in ((object(), "verifier"), ("qwen3:4b", "There is no model")):
+        with pytest.raises(InvalidInputError, match=match):
+            memory.verifier = wrong  # type: ignore[assignment]
 
 
-def test_nothing_is_asked_before_the_first_add_nor_when_nothing_passes() -> None:
-    lm = Own(script())
-    memory = memory_with(LMVerifier(lm))
-    memory.search("casinos")
-    memory.add([TEXTS["ships"]])
-    memory.retry()
+async def test_verdicts_come_as_soon_as_they_are_there() -> None:
+    said = script()
+    verifier = patient(Own(said), batch_size=1)
+    candidates = [candidate(TEXTS["stew"], "Vegan diet")] * 3
+    verdicts = verifier.verify(candidates)
+    assert next(verdicts).decision is Decision.KEEP and len(said.asked) == 1
+    assert len(list(verdicts)) == 2 and len(said.asked) == 3
+    assert [verdict.decision async for verdict in verifier.averify(candidates)] == [Decision.KEEP] * 3
 
-    assert lm.sent == []
 
-
-@pytest.mark.parametrize(
-    ("preference", "language"),
-    [("I avoid casinos.", ""), ("Ich mag keine Hotels mit Casino.", "German"), ("カジノは避けたい。", "Japanese")],
-)
-def test_instructions_are_asked_for_in_the_language_of_the_preferences(preference: str, language: str) -> None:
-    own = Own(lambda messages: '{"answers": [{"chunk": 1, "decision": "Discard", "preferences": []}]}')
-    list(LMVerifier(own).verify([candidate("A hotel with a casino.", preference)]))
-    wish = f"\n\nWrite the instructions in {language}." if language else ""
-    assert f"- {preference}{wish}\n\nChunk 1" in user_text(own.sent[0][0]).replace("1. ", "- ")
+GERMAN = "Ich mag keine Hotels mit Casino."
 
 
 @pytest.mark.parametrize(
-    ("language", "wish"),
-    [
-        (None, "\n\nWrite the instructions for preference 2 in German."),
-        ("en", ""),
-        ("fr", "\n\nWrite the instructions in French."),
-    ],
+    ("language", "preferences", "wish"),
+    table(__file__, "instructions_are_asked_for_in_the_language_of_the_preferences_or_the_one_that_is_set"),
 )
-def test_the_language_of_instructions_can_be_set(language: str | None, wish: str) -> None:
+def test_instructions_are_asked_for_in_the_language_of_the_preferences_or_the_one_that_is_set(
+    language: str | None, preferences: list[str], wish: str
+) -> None:
     own = Own(lambda messages: '{"answers": [{"chunk": 1, "decision": "Discard", "preferences": []}]}')
     verifier = verifier_of(None, default_encoder(), own, language)
-    list(verifier.verify([candidate("A hotel with a casino.", "I avoid casinos.", "Ich mag keine Hotels mit Casino.")]))
-    assert f"Hotels mit Casino.{wish}\n\nChunk 1" in user_text(own.sent[0][0])
+    list(verifier.verify([candidate("A hotel with a casino.", *preferences)]))
+    assert f". {preferences[-1]}{wish}\n\nChunk 1" in user_text(own.sent[0][0])
+
+
+# answers that are none
+
+
+@pytest.mark.parametrize("garbage", ["", "Behalten, weil es passt.", "\x00\ud800", "the the " * 5000])
+async def test_garbage_is_asked_about_once_more_and_then_waits(garbage: str, add: Add) -> None:
+    lm = Own(lambda messages: garbage)
+    memory = memory_with(patient(lm))
+    report = await add(memory)
+
+    assert (report.kept, report.discarded) == (0, 0)
+    nothing_lost(memory, report, waiting=len(PASSED))
+    assert len(lm.sent) == report.usage.calls == 2
+    assert report.usage.retries == 1
+    assert set(report.failures) == set(PASSED)
+    shown = garbage.replace("\ud800", "?").replace("\x00", "")
+    assert report.answers == (dict.fromkeys(PASSED, shown[:4000]) if shown else {})
+    explanation = memory.explain("stew")
+    assert explanation.entries == () and shown[:100] in explanation.note
+    for said in (explanation.note, *report.failures.values()):
+        assert "could not be understood" in said
+
+    lm.answer = script()
+    again = memory.retry()
+    assert (again.kept, again.discarded) == (len(KEPT), len(DISCARDED))
+    nothing_lost(memory, again, waiting=0)
+    assert pairs_of(memory) == EXPECTED
+
+
+# what does not fit
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+async def test_a_chunk_that_does_not_fit_is_not_sent_and_verified_by_a_model_with_more_room(
+    batch_size: int, add: Add
+) -> None:
+    said = script()
+    memory = memory_with(LMVerifier(Own(said, context=512), batch_size=batch_size, prompt=SHORT, max_tokens=64))
+    report = await add(memory, [*ITEMS[:2], LONG, *ITEMS[2:]])
+
+    assert pairs_of(memory) == EXPECTED
+    assert said.about(LONG.text) == [] == said.about(LONG.text.strip())
+    nothing_lost(memory, report, waiting=1)
+    assert re.search(r"too long.*\b[89]\d\d tokens.*512.*WordChunker.*context=", report.failures["long"], re.S)
+    assert report.usage.calls == len(said.asked)
+    memory.verifier = LMVerifier(Own(said, context=8192))
+    again = memory.retry()
+    nothing_lost(memory, again, waiting=0)
+    assert again.discarded == 1
+
+
+def test_a_context_too_small_for_anything_sends_nothing() -> None:
+    lm = Own(script(), context=512)
+    memory = memory_with(LMVerifier(lm))
+    report = memory.add(ITEMS)
+
+    assert lm.sent == []
+    nothing_lost(memory, report, waiting=len(PASSED))
+    assert all("512" in reason and "tokens" in reason for reason in report.failures.values())
+    assert (report.usage.calls, report.usage.retries) == (0, 0)
+
+
+# a model that fails
+
+
+class Failing:
+    """Raises `error` for so many calls, then answers."""
+
+    def __init__(self, error: BaseException, times: float, answer: Answer) -> None:
+        self.error = error
+        self.times = times
+        self.answer = answer
+
+    def __call__(self, messages: Sequence[Message]) -> str | Completion:
+        if self.times > 0:
+            self.times -= 1
+            raise self.error
+        return self.answer(messages)
+
+
+AWAY = LMUnavailableError("broken pipe dream")
+STRANGE = type("Strange", (Exception,), {})("out of memory, broken pipe dream")
+
+
+@pytest.mark.parametrize("error", [AWAY, STRANGE])
+async def test_a_model_that_fails_for_a_while_is_asked_again(error: Exception, add: Add) -> None:
+    memory = memory_with(patient(Own(Failing(error, 3, script())), retries=3))
+    report = await add(memory)
+
+    assert pairs_of(memory) == EXPECTED
+    assert report.usage.retries == 3
+    nothing_lost(memory, report, waiting=0)
+
+
+@pytest.mark.parametrize(("batch_size", "error"), [(1, AWAY), (8, STRANGE)])
+async def test_a_model_that_fails_for_good_is_left_alone_after_two_calls(
+    batch_size: int, error: Exception, add: Add
+) -> None:
+    lm = Own(Failing(error, math.inf, script()))
+    memory = memory_with(patient(lm, batch_size=batch_size, retries=2))
+    report = await add(memory)
+
+    assert len(lm.sent) == report.usage.calls == 2 * 3
+    assert report.usage.retries == 2 * 2 + (batch_size > 1)
+    nothing_lost(memory, report, waiting=len(PASSED))
+    assert all("broken pipe dream" in reason for reason in report.failures.values())
+
+    # Another round begins with one attempt.
+    memory.retry()
+    assert len(lm.sent) == 7
+
+    lm.answer.times = 0  # type: ignore[attr-defined]
+    again = memory.retry()
+    nothing_lost(memory, again, waiting=0)
+    assert pairs_of(memory) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "lost", "calls"),
+    [
+        # Those that were asked about together with it are asked about by themselves.
+        (TEXTS["stew"], OSError("no beans"), {"stew"}, None),
+        # A request that is refused is not asked again.
+        ("casinos", LMError("I do not talk about that."), {"palms", "fair"}, 1 + len(PASSED)),
+        # What the user has to change is asked once.
+        ("", LMSetupError("Pull it first."), set(PASSED), 1),
+    ],
+)
+async def test_what_fails_for_some_does_not_stop_the_others(
+    words: str, error: Exception, lost: set[str], calls: int | None, add: Add
+) -> None:
+    said = script()
+
+    def answer(messages: Sequence[Message]) -> str:
+        if words in user_text(messages):
+            raise error
+        return said(messages)
+
+    lm = Own(answer)
+    memory = memory_with(patient(lm, retries=2))
+    report = await add(memory)
+
+    nothing_lost(memory, report, waiting=len(lost))
+    assert set(report.failures) == lost and all(str(error) in reason for reason in report.failures.values())
+    assert calls is None or len(lm.sent) == calls
+    assert pairs_of(memory) == {pair: said for pair, said in EXPECTED.items() if pair[0] not in lost}
+
+
+async def test_a_model_without_acomplete_is_called_in_a_thread() -> None:
+    said = script()
+    threads: set[int] = set()
+
+    class Half:
+        name = "half"
+        concurrency = 1
+        context = None
+
+        def complete(self, messages: Sequence[Message], **settings: Any) -> Completion:
+            threads.add(threading.get_ident())
+            return Completion(text=said(messages))
+
+    memory = memory_with(patient(Half(), retries=0))  # type: ignore[arg-type]
+    await memory.aadd(ITEMS)
+
+    assert pairs_of(memory) == EXPECTED
+    assert threading.get_ident() not in threads

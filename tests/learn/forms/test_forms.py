@@ -79,36 +79,27 @@ def test_two_answers_are_undecided() -> None:
         assert filled.state == "undecided"
 
 
-def answer(**record: object) -> str:
-    return json.dumps(record)
-
-
 async def with_model(memory: EpicMemory, said: str, form: dict[str, Any]) -> FilledForm:
     with LMServer(lambda request: said) as server:
-        lm = OpenAICompatibleLM(server.base_url, "tiny")
-        filled = await both(forms, "fill", memory, form, lm)
-        assert len(server.asked) == 2 * len(form["fields"])
-    return filled
+        filled = await both(forms, "fill", memory, form, OpenAICompatibleLM(server.base_url, "tiny"))
+        # An answer that cannot be read is asked for again.
+        assert len(server.asked) == 2 * len(form["fields"]) * (2 if said == "Who knows." else 1)
+    return filled  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(("question", "type", "said", "state", "value"), table(__file__, "a_model_is_believed"))
 async def test_a_model_is_believed_where_words_support_it(
     memory: EpicMemory, question: str, type: str, said: tuple[str, object], state: str, value: object
 ) -> None:
-    quote, given = said
-    filled = (await with_model(memory, answer(number=1, quote=quote, value=given), asked(question, type)))["field"]
+    answer = json.dumps({"number": 1, "quote": said[0], "value": said[1]})
+    filled = (await with_model(memory, answer, asked(question, type)))["field"]
     assert (filled.state, filled.value) == (state, value)
     assert (filled.source is None) == (value is None)
 
 
 async def test_a_model_that_fails_decides_nothing(memory: EpicMemory) -> None:
-    filled = (await with_model_failing(memory))["field"]
+    filled = (await with_model(memory, "Who knows.", asked("Do I smoke?", "boolean")))["field"]
     assert filled.state == "undecided" and "did not answer" in filled.reason
-
-
-async def with_model_failing(memory: EpicMemory) -> FilledForm:
-    with LMServer(lambda request: "Who knows.") as server:
-        return await afill(memory, asked("Do I smoke?", "boolean"), OpenAICompatibleLM(server.base_url, "tiny"))
 
 
 def test_a_form_is_read_from_a_file_and_checked(tmp_path: Path, memory: EpicMemory) -> None:
