@@ -11,8 +11,8 @@ from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from epic_langchain.documents import checked_documents, record_of
+from epic_memory.collection import Record
 from epic_memory.errors import InvalidInputError
-from epic_plugins.collection import Record
 from epic_plugins.metadata import PREFIX
 from epic_plugins.wrong_arguments import check_options
 

@@ -10,11 +10,11 @@ from langchain_core.documents import Document
 from typing_extensions import override
 
 from epic_memory import Hit, Item
+from epic_memory.collection import Record
 from epic_memory.context import format_hit
 from epic_memory.errors import InvalidInputError
 from epic_memory.types.metadata import copied, dumped_metadata
 from epic_memory.types.verdicts import Judged
-from epic_plugins.collection import Record
 from epic_plugins.metadata import (
     OF_ONE_CALL,
     as_metadata,

@@ -10,8 +10,8 @@ from langchain_core.documents import Document
 
 from epic_langchain.documents import document_of_record
 from epic_memory import Filter
+from epic_memory.collection import Condition, Record
 from epic_memory.errors import InvalidInputError
-from epic_plugins.collection import Condition, Record
 
 MetadataFilter: TypeAlias = Filter | Mapping[str, Any]
 DocumentFilter: TypeAlias = MetadataFilter | Callable[[Document], bool]

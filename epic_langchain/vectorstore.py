@@ -19,12 +19,12 @@ from epic_langchain.documents import document_of_record
 from epic_langchain.filters import condition_of
 from epic_langchain.models import EpicEmbeddings, encoder_of
 from epic_memory import Preference
+from epic_memory.collection import Collection, Matches
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.effects import in_thread
 from epic_memory.steering import Mode
 from epic_memory.types import checked_k
-from epic_plugins.collection import Collection, Matches
 from epic_plugins.collection_file import CollectionFile
 from epic_plugins.wrong_arguments import check_options, explained
 

@@ -10,10 +10,10 @@ from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddi
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode, VectorStoreQueryResult
 
 from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record
+from epic_memory.collection import Collection, Matches
 from epic_memory.errors import EncoderMismatchError, InvalidInputError
 from epic_memory.runtime.effects import Call, Effects
 from epic_memory.types import checked_k
-from epic_plugins.collection import Collection, Matches
 from epic_plugins.wrong_arguments import check_options
 
 _MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)

@@ -24,8 +24,8 @@ from llama_index.core.vector_stores.types import MetadataFilters
 
 from epic_llamaindex.filters import SOURCE, filter_of
 from epic_memory import Filter
+from epic_memory.collection import Key, Record
 from epic_memory.errors import InvalidInputError, decoding
-from epic_plugins.collection import Key, Record
 from epic_plugins.metadata import keys_of_guidance
 
 _OURS = "\x00"

@@ -27,6 +27,7 @@ from epic_llamaindex.models import EpicEmbedding, encoder_of
 from epic_llamaindex.nodes import checked_nodes
 from epic_llamaindex.records import SOURCE_KEY, condition_of, node_of_record, record_of
 from epic_memory import Filter, Preference
+from epic_memory.collection import Collection, holds_memory
 from epic_memory.encoders import Encoder
 from epic_memory.encoders.base import Embed
 from epic_memory.encoders.by_name import NAMES, is_encoder_name
@@ -34,7 +35,6 @@ from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.runtime.effects import Call, Effects, arun, in_thread, run
 from epic_memory.steering import Mode
 from epic_memory.types import FloatArray
-from epic_plugins.collection import Collection, holds_memory
 from epic_plugins.collection_file import CollectionFile
 from epic_plugins.wrong_arguments import check_options, explained
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from epic_learn.facts.memory_facts import MemoryFacts
 from epic_learn.memory_proposals import MemoryProposals
 from epic_memory import EpicMemory
+from epic_memory.groups.facts import MemoryFacts
 from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.preferences import MemoryPreferences
 
@@ -31,28 +31,22 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 """
 USE = """
-from epic_memory import EpicMemory, Item, SearchOptions, Settings
+from epic_memory import EpicMemory, SearchOptions, Settings
 from epic_memory.errors import MissingPackageError
 
 with EpicMemory.open({path!r}, ["I follow a strict vegan diet."], settings=Settings(reserve="1 MB")) as memory:
     memory.add(["A vegan recipe for lentil soup.", "The history of the steam engine."])
+    memory.facts.add("I work night shifts.")
     memory.preferences.add("I love fado.")
     assert "lentil" in memory.search("What vegan dish should I cook?", 1, options=SearchOptions(min_score=None))[0].text
     assert "vegan diet" in memory.context("What vegan dish should I cook?")
-    assert memory.file.verify() > 0
-    for package, beside in (
-        ("epic_learn", lambda: memory.facts.add("I work night shifts.")),
-        ("epic_learn", lambda: memory.add([Item(text="I work night shifts.", fact=True)])),
-        ("epic_learn", lambda: memory.never.add("my health")),
-        ("epic_learn", lambda: memory.proposals.propose("User: I love tea.")),
-        ("epic_rerank", lambda: Settings(fallback=lambda query, k: [])),
-    ):
-        try:
-            beside()
-        except MissingPackageError as error:
-            assert error.name == package == {removed!r}, error
-        else:
-            assert {removed!r} != package
+    assert memory.file.verify() > 0 and len(memory.facts) == 1
+    try:
+        memory.proposals.propose("User: I love tea.")
+    except MissingPackageError as error:
+        assert error.name == {removed!r}, error
+    else:
+        assert {removed!r} != "epic_learn"
 """
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from langgraph.store.base import MatchCondition, SearchItem, SearchOp
 
+from epic_memory.collection import Record
 from epic_memory.errors import InvalidInputError
-from epic_plugins.collection import Record
 
 Namespace: TypeAlias = tuple[str, ...]
 

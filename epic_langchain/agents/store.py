@@ -26,12 +26,12 @@ from langgraph.store.base import (
 from epic_langchain.agents.items import Namespace, check_filter, id_of, item_of, matches, moment_of, passes, place_of
 from epic_langchain.models import encoder_of
 from epic_memory import Preference
+from epic_memory.collection import Collection, Key, Matches, Record
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, decoding
 from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.steering import Mode
 from epic_memory.types.metadata import dumped_metadata
-from epic_plugins.collection import Collection, Key, Matches, Record
 from epic_plugins.collection_file import CollectionFile
 from epic_plugins.wrong_arguments import explained
 

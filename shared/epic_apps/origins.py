@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from epic_learn.credentials import CREDENTIALS, holds_credential, redacted
-from epic_learn.memory_never import MemoryNever
 from epic_learn.origins import ORIGIN, Origin
+from epic_memory.groups.never import MemoryNever
 from epic_memory.types import Item
 
 NEVER = "texts with metadata about a topic that is never kept"

@@ -15,7 +15,7 @@ from epic_memory.lm.base import LanguageModel
 from epic_memory.lm.client import LMReader, Reading, RetryPolicy
 from epic_memory.lm.prompting import section
 from epic_memory.runtime.effects import in_thread
-from epic_rerank.tags import Tags
+from epic_memory.text.tagging import Tags
 
 _MOST, _LONGEST = 12, 60
 _MOST_TOKENS = 400

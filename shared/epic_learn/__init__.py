@@ -1,4 +1,4 @@
-"""Learning: conversations, facts of the user, what is never kept, and proposals, which the user decides about."""
+"""Learning: conversations as they are, and proposals of what to remember from them, for the user to decide about."""
 
 from epic_learn.adding import aadd_conversation, add_conversation
 

@@ -8,8 +8,8 @@ from datetime import date, datetime, time
 from dateutil.easter import easter
 
 from epic_learn.boundaries import phrases
-from epic_learn.facts.statements import DAYS, MONTHS
 from epic_learn.times import MONTH, UNTIL, end_of_date, end_of_day, end_of_month, in_calendar, stated_end
+from epic_memory.text.statements import DAYS, MONTHS
 
 _TODAY = phrases(r"""
     (?:just |only )?(?:for )?today(?!'s)|tonight|this (?:time|once|morning|afternoon|evening)

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from epic_learn.never import rules_of, topics_of
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import embed
 from epic_memory.errors import LockedError, StoreError
 from epic_memory.memory import checked_memory
 from epic_memory.pipeline.export import Portable, lines_of, take_line, write_item
+from epic_memory.pipeline.never import rules_of, topics_of
 from epic_memory.pipeline.removal import forget_traces
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import in_thread, run

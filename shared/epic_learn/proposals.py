@@ -7,10 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from epic_learn.conversations import Conversation, Turn
-from epic_learn.facts.editing import LONGEST_FACT, change_fact, check_length, facts_of
-from epic_learn.facts.matching import matched
-from epic_learn.facts.statements import statement_of
-from epic_learn.never import ruled_out
 from epic_learn.origins import REWORDED, fact_metadata
 from epic_learn.proposal_report import ProposalReport, Proposals
 from epic_learn.references import (
@@ -29,12 +25,16 @@ from epic_learn.references import (
 )
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError, UnknownProposalError
+from epic_memory.pipeline.fact_matching import matched
+from epic_memory.pipeline.facts import LONGEST_FACT, change_fact, check_length, facts_of
+from epic_memory.pipeline.never import ruled_out
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.tables.proposals import was_decided
+from epic_memory.text.statements import statement_of
 from epic_memory.types import BuildReport, FloatArray, Item, Preference
 from epic_memory.types.proposals import Proposal, ProposalKind, plain
 

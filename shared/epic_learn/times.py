@@ -10,7 +10,7 @@ from datetime import datetime, time, timedelta, timezone
 from functools import lru_cache
 from typing import Any
 
-from epic_learn.facts.statements import MONTHS, NUMBERS
+from epic_memory.text.statements import MONTHS, NUMBERS
 from epic_memory.types.validation import moment
 
 _MILLISECONDS = 1e11

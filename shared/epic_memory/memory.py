@@ -16,7 +16,9 @@ from epic_memory.encoders import Encoder
 from epic_memory.encoders.by_name import bundled_encoder_of, encoder_for
 from epic_memory.errors import InvalidInputError, NotCopiedError
 from epic_memory.filters import Filter, checked_filter
+from epic_memory.groups.facts import MemoryFacts
 from epic_memory.groups.file import MemoryFile
+from epic_memory.groups.never import MemoryNever
 from epic_memory.groups.preferences import MemoryPreferences
 from epic_memory.pipeline.aspects import check_reader
 from epic_memory.pipeline.explain import explain, stats
@@ -53,8 +55,6 @@ from epic_memory.verification import Verifier
 from epic_memory.verification.embedded import verifier_of
 
 if TYPE_CHECKING:
-    from epic_learn.facts.memory_facts import MemoryFacts
-    from epic_learn.memory_never import MemoryNever
     from epic_learn.memory_proposals import MemoryProposals
 
 _LAST_ANSWER = 2.0
@@ -421,13 +421,8 @@ class EpicMemory:
 
     @property
     def facts(self) -> MemoryFacts:
-        """The facts of the user that are held, oldest first: a sequence, with what changes it.
-
-        Raises:
-            MissingPackageError: without the package `epic_learn`.
-        """
-        made: MemoryFacts = optional("epic_learn.facts.memory_facts", "MemoryFacts")(self._session)
-        return made
+        """The facts of the user that are held, oldest first: a sequence, with what changes it."""
+        return MemoryFacts(self._session)
 
     @property
     def proposals(self) -> MemoryProposals:
@@ -441,13 +436,8 @@ class EpicMemory:
 
     @property
     def never(self) -> MemoryNever:
-        """The topics and folders of which nothing is kept: a sequence, with what changes it.
-
-        Raises:
-            MissingPackageError: without the package `epic_learn`.
-        """
-        made: MemoryNever = optional("epic_learn.memory_never", "MemoryNever")(self._session)
-        return made
+        """The topics and folders of which nothing is kept: a sequence, with what changes it."""
+        return MemoryNever(self._session)
 
     @property
     def file(self) -> MemoryFile:

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.runtime.batching import checked_part
 from epic_memory.types import FloatArray
 
 Positions: TypeAlias = NDArray[np.intp]
@@ -185,8 +184,7 @@ class ByValue:
 
 
 def checked_policy(policy: object) -> None:
-    """Raise an `InvalidInputError` for a policy without an order, a name, or a share above 0 and at most 1."""
-    checked_part("retention", policy, "order")
+    """Raise an `InvalidInputError` for a policy without a name, or a share above 0 and at most 1."""
     if not isinstance(getattr(policy, "name", None), str):
         raise InvalidInputError(f"The retention policy {policy!r} needs a name.")
     _checked_share(getattr(policy, "share", None))

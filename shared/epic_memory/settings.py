@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic_core import core_schema
@@ -13,16 +11,17 @@ from pydantic_core import core_schema
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.pipeline.aspects import Expanding, Reading, check_reader, checked_expander
+from epic_memory.pipeline.fallback import checked_fallback
 from epic_memory.pipeline.on_demand import checked_on_demand
 from epic_memory.pipeline.opening import set_budget
 from epic_memory.pipeline.session import Session
 from epic_memory.retention import RetentionPolicy, checked_budget, checked_policy, checked_reserve
 from epic_memory.runtime.batching import checked_part
-from epic_memory.runtime.optional import optional
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of
 from epic_memory.storage.store import Store
 from epic_memory.text.chunking import Chunker
 from epic_memory.text.language import ENGLISH
+from epic_memory.text.tagging import Tagger
 from epic_memory.text.translations import LANGUAGES
 from epic_memory.types import checked_text
 from epic_memory.types.modes import Mode, checked_mode
@@ -34,20 +33,6 @@ from epic_memory.verification.embedded import verifier_of
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
     from epic_memory.lm.budget import ModelBudget
-    from epic_rerank.tags import Tagger
-
-_IF_GIVEN: dict[str, Callable[[Any], object]] = {
-    "tau": checked_tau,
-    "keep_rate": partial(checked_keep_rate, name="keep_rate"),
-    "coarse_recall": partial(checked_keep_rate, name="coarse_recall"),
-    "on_demand": checked_on_demand,
-    "ledger": partial(checked_whole, name="ledger", least=0),
-    "not_kept": partial(checked_whole, name="not_kept", least=0),
-    "chunker": partial(checked_part, "chunker", method="chunks"),
-    "tagger": partial(checked_part, "tagger", method="atag"),
-    "retention": checked_policy,
-}
-"""Checks of the settings that may be None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +130,13 @@ class Settings:
     def __post_init__(self) -> None:
         if self.tau is not None and self.keep_rate is not None:
             raise InvalidInputError("Give tau or keep_rate, not both.")
+        if self.tau is not None:
+            checked_tau(self.tau)
+        for name in ("keep_rate", "coarse_recall"):
+            if getattr(self, name) is not None:
+                checked_keep_rate(getattr(self, name), name)
+        if self.on_demand is not None:
+            checked_on_demand(self.on_demand)
         object.__setattr__(self, "key", key_of(self.key))
         checked_text(self.namespace, "The namespace")
         one_of("language", ENGLISH if self.language is None else self.language, LANGUAGES)
@@ -153,18 +145,19 @@ class Settings:
         for name in ("coarse", "fine", "must_exist", "read_only", "reencode"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(f"{name} must be True or False, not {getattr(self, name)!r}.")
-        for name in ("verdict_cache", "retry_queue", "floor"):
-            checked_whole(getattr(self, name), name, 0)
+        for name in ("verdict_cache", "retry_queue", "floor", "ledger", "not_kept"):
+            if name not in ("ledger", "not_kept") or getattr(self, name) is not None:
+                checked_whole(getattr(self, name), name, 0)
         checked_mode(self.steering)
         checked_budget(self.budget)
         checked_reserve(self.reserve)
-        if not isinstance(self.verifier, (str, NoneType)):
-            checked_part("verifier", self.verifier, "verify")
-        if self.fallback is not None:
-            optional("epic_rerank.fallback", "checked_fallback")(self.fallback)
-        for name, check in _IF_GIVEN.items():
-            if (given := getattr(self, name)) is not None:
-                check(given)
+        checked_fallback(self.fallback)
+        for name, method in (("verifier", "verify"), ("chunker", "chunks"), ("tagger", "atag"), ("retention", "order")):
+            part = getattr(self, name)
+            if part is not None and not (name == "verifier" and isinstance(part, str)):
+                checked_part(name, part, method)
+        if self.retention is not None:
+            checked_policy(self.retention)
 
 
 def checked_settings(settings: Settings | None) -> Settings:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from epic_plugins.collection import Collection
+from epic_memory.collection import Collection
 from epic_plugins.copies import Open
 
 

@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from epic_memory.collection.collection import Key
 from epic_memory.errors import InvalidInputError
 from epic_memory.types import Alignment, Hit, MemoryEntry, Stance
 from epic_memory.types.metadata import copied
 from epic_memory.types.verdicts import Judged, penalties
-from epic_plugins.collection.collection import Key
 
 PREFIX = "epic_"
 OF_ONE_CALL = frozenset({"epic_steered_by", "epic_score", "epic_tier"})

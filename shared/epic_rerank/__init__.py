@@ -1,4 +1,4 @@
-"""Order and choice of results: a reranker that learns (PURPLE), selection that stops by itself, tags, fallbacks."""
+"""A reranker of search results that learns from what helped (PURPLE), and selection that stops by itself (EMG-RAG)."""
 
 from epic_rerank.feedback import Feedback, alearn, forget, learn, reranker_of, set_reranker
 from epic_rerank.reranker import SIGNALS, LearnedReranker

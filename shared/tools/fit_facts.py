@@ -1,4 +1,4 @@
-"""Fits the weights of `epic_learn.facts.matching` on lives and slots of our own, and writes them.
+"""Fits the weights of `epic_memory.pipeline.fact_matching` on lives and slots of our own, and writes them.
 
     python shared/tools/fit_facts.py [--check]
 
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from epic_learn.facts.matching import (
+from epic_memory.pipeline.fact_matching import (
     ALONE,
     ASKED,
     BESIDE,

@@ -1,6 +1,6 @@
-"""Fit of the sensitive topics (`epic_learn.never`) that a rule of `memory.never` can name.
+"""Fit of the sensitive topics (`epic_memory.pipeline.never`) that a rule of `memory.never` can name.
 
-Run `python shared/tools/fit_sensitive.py` to write `shared/epic_learn/data/sensitive.json` and its weights. Each of
+Run `python shared/tools/fit_sensitive.py` to write `shared/epic_memory/data/sensitive.json` and its weights. Each of
 `written/sensitive_*.json` is by somebody else who saw no code: sentences about nine parts of the writer's life, and
 others. It is fitted on a and b; the threshold is the mean of those that keep out the share REACHED of one's sentences
 when fitted on the other. c was only run, and prints the figures.
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from epic_learn.never import SensitiveWeights
 from epic_memory.encoders import default_encoder
+from epic_memory.pipeline.never import SensitiveWeights
 from fitting import WRITTEN, Array, write_weights
 
-DATA = Path(__file__).parents[1] / "epic_learn" / "data" / "sensitive.json"
+DATA = Path(__file__).parents[1] / "epic_memory" / "data" / "sensitive.json"
 FITTED, ONLY_RUN = ("a", "b"), "c"
 RIDGE, STEPS, RATE = 3e-4, 1500, 8.0
 # What is about another topic, or none, counts less: what a rule lets through is worse than what it keeps out.

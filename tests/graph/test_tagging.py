@@ -9,7 +9,7 @@ import pytest
 from epic_graph import LMTagger, PhraseTagger
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import OllamaLM
-from epic_rerank.tags import KINDS, Tagger
+from epic_memory.text.tagging import KINDS, Tagger
 from lm_servers import Json, LMServer, in_turn
 
 STEW = "Idris Pell cooks lentil soup in Porto."

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings
+from epic_memory.collection import Collection, Key, Record
 from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
 from epic_memory.storage.memory_schema import TABLES
 from epic_memory.storage.sqlite.locking import sqlite_errors
 from epic_memory.storage.sqlite.tables import Table
 from epic_memory.types import Stance
-from epic_plugins.collection import Collection, Key, Record
 from epic_rerank import learn, reranker_of
 from forging import forge
 from helpers import HashEncoder, KeepAll, searching, settled

@@ -309,7 +309,7 @@ def test_a_pattern_is_done_with_any_text_in_a_moment(name: str) -> None:
 def test_all_patterns_are_collected() -> None:
     held = {one.where for one in used()}
     assert len(held) > 200
-    assert {"epic_learn.forms.values._CODE", "epic_learn.facts.statement_pairs._DENIAL"} <= held
+    assert {"epic_learn.forms.values._CODE", "epic_memory.text.statement_pairs._DENIAL"} <= held
     # Each is read in the way in which the packages use it, also from another module.
     assert [one.where for one in used() if not one.calls] == []
     calls = {one.where: one.calls for one in used()}

@@ -41,7 +41,7 @@ def lock_files(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sqlite3, "connect", connected)
     for name in ("IntegrityError", "OperationalError"):
         patch.setattr(sqlite3, name, (getattr(sqlite3, name), getattr(dbapi2, name)))
-    for module in ("epic_memory.memory", "epic_plugins.collection.collection"):
+    for module in ("epic_memory.memory", "epic_memory.collection.collection"):
         patch.setattr(f"{module}.encoder_in", lambda path, key=None: encoder_in(path, key or KEY))
 
 

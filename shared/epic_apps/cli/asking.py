@@ -70,7 +70,7 @@ def ask(
 def _tag_filter(given: Sequence[str]) -> Filter | None:
     """Return a filter for items that have all these tags, of metadata or of a tagger."""
     from epic_memory.filters import Filter
-    from epic_rerank.tags import KINDS, PREFIX
+    from epic_memory.text.tagging import KINDS, PREFIX
 
     found: Filter | None = None
     for tag in given:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import NamedTuple
 
-from epic_learn.facts.statements import MONTHS
+from epic_memory.text.statements import MONTHS
 
 _MONTH = "|".join(sorted({*MONTHS, *(month[:3] for month in MONTHS), "sept"}, key=len, reverse=True))
 _YEAR = r"(?:,? (?P<year>\d{4})(?!\d))?"

@@ -1,7 +1,7 @@
 """Filling of forms: for each field a search, the sentences found that answer, and the value that they agree on.
 
 Without a language model, which sentence answers a question is told by what tells it of facts
-(`facts.matching`), and the value is read off it by the field's type. Sentences that state the same value add
+(`pipeline.fact_matching`), and the value is read off it by the field's type. Sentences that state the same value add
 up; where they state different ones, or none is sure to answer, nothing is filled in.
 """
 
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TypeAlias
 
-from epic_learn.facts.matching import answer_scores, answering
-from epic_learn.facts.statement_pairs import RELATIVES, of_others
-from epic_learn.facts.statements import statement_of
 from epic_learn.forms.fields import Field, FilledField, FilledForm, Form, Value
 from epic_learn.forms.values import MINE, values_in
 from epic_memory.lm.base import LanguageModel
+from epic_memory.pipeline.fact_matching import answer_scores, answering
 from epic_memory.runtime.effects import Effects
 from epic_memory.text.chunking import sentences
+from epic_memory.text.statement_pairs import RELATIVES, of_others
+from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import content_stems, stem
 from epic_memory.types import Hits, Item, Preference
 from epic_memory.types.weights import StageWeights

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from epic_learn.facts.statements import NUMBERS, statement_of
 from epic_learn.forms.dates import days_in
 from epic_learn.forms.fields import Field, Value
+from epic_memory.text.statements import NUMBERS, statement_of
 from epic_memory.text.stems import content_stems, stem, stems, words_of
 
 _NUMBER = re.compile(

@@ -36,7 +36,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.runtime.optional import optional
+from epic_memory.pipeline.fact_matching import answer_scores, answering, held_back
 from epic_memory.steering.query_steering import Chosen, QuerySteering
 from epic_memory.steering.question_kind import QuestionKind, any_kind, recalls
 from epic_memory.steering.ranking import Verdicts
@@ -44,6 +44,7 @@ from epic_memory.steering.relevance import default_relevant
 from epic_memory.storage.texts import Texts
 from epic_memory.text.turns import SOURCE
 from epic_memory.types import FloatArray
+from epic_memory.types.items import questions_of
 from epic_memory.types.verdicts import Stances
 from epic_memory.types.weights import StageWeights
 
@@ -163,9 +164,7 @@ def candidates(
     if foreign:
         topics *= np.float32(weights.foreign_near)
     topics += np.float32(weights.foreign_worded if foreign else getattr(encoder, "worded", weights.worded)) * exact
-    earlier: dict[int, list[int]] = {}
-    if shelf.facts and query:
-        earlier = optional("epic_learn.facts.search", "rank_facts")(shelf, query, looked_at, topics, items)
+    earlier = _with_facts(shelf, query, looked_at, topics, items) if shelf.facts and query else {}
     if items is not None:
         keep = np.isin(rows, np.fromiter(items, dtype=np.int64, count=len(items)))
         rows, topics, lifts = rows[keep], topics[keep], lifts[:, keep]
@@ -183,6 +182,45 @@ def candidates(
         stances=[shelf.stances(row) for row in best_rows],
         earlier=earlier,
     )
+
+
+def _with_facts(
+    shelf: Shelf,
+    query: str,
+    looked_at: NDArray[np.intp] | None,
+    topics: FloatArray,
+    allowed: AbstractSet[int] | None,
+) -> dict[int, list[int]]:
+    """Add to the topics how surely facts answer a query, and hold back those that later ones may have replaced.
+
+    Returns:
+        Row of a fact to the rows of those that are held back for it. It takes over the best of their topics.
+    """
+    facts = sorted(shelf.facts)
+    said = dict(zip(facts, shelf.texts.contents(facts), strict=True))
+    places = shelf.texts.places(facts)
+    if looked_at is not None:
+        places = np.searchsorted(looked_at, places)
+    place_of = dict(zip(facts, places.tolist(), strict=True))
+    # A fact answers what the questions answer that it is said to answer.
+    asked = [
+        (place, text)
+        for place, (row, metadata) in enumerate(zip(facts, shelf.texts.metadata(facts), strict=True))
+        for text in (said[row], *questions_of(metadata))
+    ]
+    scores = np.full(len(facts), -np.inf, dtype=np.float32)
+    np.maximum.at(scores, [place for place, _ in asked], answer_scores(query, [text for _, text in asked]))
+    topics[places] += np.float32(CandidateWeights.shipped().asked) * answering(scores)
+    keep = [place for place, row in enumerate(facts) if allowed is None or row in allowed]
+    shown = [facts[place] for place in keep]
+    replaced = held_back(query, [said[row] for row in shown], scores[keep])
+    earlier: dict[int, list[int]] = {}
+    for old, new in sorted(replaced.items()):
+        before, after = place_of[shown[old]], place_of[shown[new]]
+        topics[after] = max(topics[after], topics[before])
+        topics[before] = -1.0
+        earlier.setdefault(shown[new], []).extend([*earlier.pop(shown[old], []), shown[old]])
+    return earlier
 
 
 def _exact_words(shelf: Shelf, query: str, cosines: FloatArray) -> tuple[FloatArray, FloatArray]:

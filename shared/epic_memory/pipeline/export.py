@@ -19,6 +19,8 @@ from typing import Any
 from epic_memory.encoders.base import Embed, described
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import asks_model, read_preferences
+from epic_memory.pipeline.facts import check_length
+from epic_memory.pipeline.never import Rules
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
 from epic_memory.runtime.optional import optional
@@ -152,7 +154,14 @@ def take_line(read: Portable, line: Any, *, first: bool) -> bool:
     kind = line["kind"]
     json.dumps(line, ensure_ascii=False).encode()  # JSON can spell what is no text
     if first:
-        _take_header(read, line)
+        if kind != "epic-memory" or line["format"] != FORMAT:
+            raise ValueError("this is no export of a memory, or one of a newer version")
+        read.header = dict(line)
+        if line.get("tau") is not None:
+            checked_tau(line["tau"], "tau")
+        if not isinstance(line.get("verifier"), (str, NoneType)):
+            raise ValueError("the verifier is no name")
+        Rules.of(line.get("never"))
     elif kind == "preference":
         _take_preference(read, line)
     elif kind == "item":
@@ -165,28 +174,13 @@ def take_line(read: Portable, line: Any, *, first: bool) -> bool:
     elif kind == "reranker":
         read.reranker = optional("epic_rerank", "LearnedReranker").from_object(line["reranker"]).as_object()
     elif kind == "end":
-        _check_end(read, line)
+        counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending", "proposals")}
+        if any(line[name] != count for name, count in counted.items()):
+            raise ValueError(f"there should be {line['items']} items, and are {counted['items']}: lines are missing")
+        return True
     else:
         raise ValueError(f"there is no kind {kind!r}")
-    return bool(kind == "end")
-
-
-def _take_header(read: Portable, line: Any) -> None:
-    if line["kind"] != "epic-memory" or line["format"] != FORMAT:
-        raise ValueError("this is no export of a memory, or one of a newer version")
-    read.header = dict(line)
-    if line.get("tau") is not None:
-        checked_tau(line["tau"], "tau")
-    if not isinstance(line.get("verifier"), (str, NoneType)):
-        raise ValueError("the verifier is no name")
-    if line.get("never"):
-        optional("epic_learn.never", "Rules").of(line["never"])
-
-
-def _check_end(read: Portable, line: Any) -> None:
-    counted = {name: len(getattr(read, name)) for name in ("preferences", "items", "pending", "proposals")}
-    if any(line[name] != count for name, count in counted.items()):
-        raise ValueError(f"there should be {line['items']} items, and are {counted['items']}: lines are missing")
+    return False
 
 
 def _take_preference(read: Portable, line: Any) -> None:
@@ -204,7 +198,7 @@ def _checked_item(line: Mapping[str, Any]) -> Item:
     item = Item(id=line["id"], text=line["text"], metadata=line["metadata"], **more)
     dumped_metadata(item.metadata, item.id)
     if item.fact:
-        optional("epic_learn.facts.editing", "check_length")(item.text)
+        check_length(item.text)
     return item
 
 

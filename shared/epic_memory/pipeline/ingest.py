@@ -19,13 +19,15 @@ from epic_memory.pipeline.coarse_filter import (
     tau_for_keep_rate,
 )
 from epic_memory.pipeline.commit import WriteBatch, written
+from epic_memory.pipeline.facts import add_facts
 from epic_memory.pipeline.light_tier import trim
+from epic_memory.pipeline.never import ruled_out
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
+from epic_memory.pipeline.tags import tagged
 from epic_memory.pipeline.verify import VerdictBatches, batch_of
 from epic_memory.preferences.foreign import languages_known
 from epic_memory.runtime.effects import Clock, Effects, run
-from epic_memory.runtime.optional import optional
 from epic_memory.runtime.telemetry import Progress, counts_of, span
 from epic_memory.storage.namespace import Namespace
 from epic_memory.storage.tables.items import version_of
@@ -49,8 +51,9 @@ def add_batch(
     light: bool = True,
 ) -> Effects[None]:
     """Take one batch through the three stages and write it; what is not kept goes to the light tier if it may."""
-    if any(item.fact for item in batch):
-        yield from _add_facts(session, [item for item in batch if item.fact], report, clock)
+    if facts := [item for item in batch if item.fact]:
+        if facts := (yield from _allowed(session, facts, report)):
+            yield from add_facts(session, facts, report, clock)
         batch = [item for item in batch if not item.fact]
         if not batch:
             return
@@ -59,7 +62,7 @@ def add_batch(
     session.stamp_ledger()
     chunks = session.chunked(batch)
     if session.settings.tagger is not None:
-        chunks = yield from _tagged(session, chunks, report)
+        chunks = yield from tagged(session, session.settings.tagger, chunks, report)
     with session.lock:
         if session.has_expired(session.space(look=False)):
             drop_expired(session)
@@ -74,7 +77,10 @@ def add_batch(
     # If a new version is ruled out, the earlier one goes too.
     gone_ids = [*gone_ids, *({item.id for item in fresh} - {item.id for item in allowed})]
     fresh = allowed
-    _count_foreign(encoder, fresh, report)
+    known_languages = languages_known(encoder)
+    if fresh and known_languages is not None:
+        for language, count in foreign_among([item.text for item in fresh], known_languages, _LOOKED_AT).items():
+            report.foreign[language] = report.foreign.get(language, 0) + count
 
     # E(x).
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in fresh], "embedding")
@@ -109,37 +115,9 @@ def add_batch(
             report.no_room += trim(session)
 
 
-def _add_facts(session: Session, facts: list[Item], report: BuildReport, clock: Clock) -> Effects[None]:
-    """Add those facts that are not about a topic that is ruled out."""
-    if facts := (yield from _allowed(session, facts, report)):
-        yield from optional("epic_learn.facts.editing", "add_facts")(session, facts, report, clock)
-
-
-def _tagged(session: Session, chunks: list[Item], report: BuildReport) -> Effects[list[Item]]:
-    """Return chunks with the tags that the memory's tagger gives them."""
-    with session.lock, session.store.reading():
-        known = session.store.items.known(session.namespace, [chunk.id for chunk in chunks], waiting=False)
-    held = [one.item for one in known.values()]
-    tagged: list[Item] = yield from optional("epic_rerank.tags", "tagged")(
-        session.settings.tagger, chunks, held, report
-    )
-    return tagged
-
-
-def _count_foreign(encoder: Encoder, items: Sequence[Item], report: BuildReport) -> None:
-    """Count items in languages that the encoder does not know."""
-    known = languages_known(encoder)
-    if items and known is not None:
-        for language, count in foreign_among([item.text for item in items], known, _LOOKED_AT).items():
-            report.foreign[language] = report.foreign.get(language, 0) + count
-
-
 def _allowed(session: Session, items: list[Item], report: BuildReport) -> Effects[list[Item]]:
     """Return the items that are about no topic that is ruled out, and count the others."""
-    with session.lock:
-        if not session.rules():
-            return items
-    out = yield from optional("epic_learn.never", "ruled_out")(session, [item.content for item in items])
+    out = yield from ruled_out(session, [item.content for item in items])
     report.kept_out += sum(out)
     return [item for item, is_out in zip(items, out, strict=True) if not is_out]
 

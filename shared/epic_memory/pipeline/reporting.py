@@ -126,8 +126,13 @@ def _warnings(report: BuildReport, session: Session) -> Iterator[str]:
             f" {session.store.verdicts.kept}: they will be asked for again. Raise verdict_cache to keep them."
         )
         session.store.verdicts.dropped = 0
-    if report.new >= _ENOUGH_TO_JUDGE:
-        yield from _extremes(report)
+    if report.new >= _ENOUGH_TO_JUDGE and not report.kept and not report.undecided:
+        if report.passed:
+            yield "Nothing was kept; fine verification discarded everything that passed the coarse filter."
+        else:
+            yield "Nothing was kept; the coarse filter let nothing through: lower tau, or set keep_rate."
+    elif report.new >= _ENOUGH_TO_JUDGE and report.share_kept > _NEARLY_EVERYTHING:
+        yield f"{report.share_kept:.0%} of the items were kept. If that is too many, raise tau or set keep_rate."
     if report.evicted and session.budget is not None:
         yield (
             f"{report.evicted} entries had to go, or did not fit, for the budget of {session.budget.total} bytes. Raise"
@@ -150,14 +155,3 @@ def _warnings(report: BuildReport, session: Session) -> Iterator[str]:
         )
     if report.undecided:
         yield f"{report.undecided} items are undecided and wait in the retry queue; memory.retry() verifies them again."
-
-
-def _extremes(report: BuildReport) -> Iterator[str]:
-    """Yield a warning if nothing or nearly everything of many items was kept."""
-    if not report.kept and not report.undecided:
-        if report.passed:
-            yield "Nothing was kept; fine verification discarded everything that passed the coarse filter."
-        else:
-            yield "Nothing was kept; the coarse filter let nothing through: lower tau, or set keep_rate."
-    elif report.share_kept > _NEARLY_EVERYTHING:
-        yield f"{report.share_kept:.0%} of the items were kept. If that is too many, raise tau or set keep_rate."

@@ -23,11 +23,11 @@ from epic_memory.pipeline.candidates import (
     relevant_among,
     verdicts_on,
 )
+from epic_memory.pipeline.fallback import AskFallback, hits_of, merged
 from epic_memory.pipeline.on_demand import FOUND, Unjudged, judged_in_time, unjudged
 from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import is_foreign_to, language_for
 from epic_memory.runtime.effects import Clock, Effects
-from epic_memory.runtime.optional import optional
 from epic_memory.runtime.telemetry import counts_of_search, span
 from epic_memory.steering.query_steering import Chosen, QuerySteering, SteeredQuery
 from epic_memory.steering.question_kind import kind_of
@@ -81,8 +81,10 @@ def search(session: Session, asked: Search, clock: Clock, vector: FloatArray | N
         fallback = session.settings.fallback if asked.vector is None else None
         # A callable knows nothing of other users: it is asked for one's own namespace only.
         if fallback is not None and not hits.relevant and asked.namespace == session.namespace:
-            add_broader = optional("epic_rerank.fallback", "add_broader")
-            yield from add_broader(hits, fallback, asked.query, asked.k, asked.filter)
+            broader = hits_of((yield AskFallback(fallback, asked.query, asked.k)))
+            if asked.filter is not None:
+                broader = [hit for hit in broader if asked.filter.matches(hit.item.metadata)]
+            hits[:] = merged(broader, hits, asked.k)
             hits.fallback, hits.vectors, hits.ranking = True, [], None
         hits.timings = dict(clock.parts)
         counts.update(counts_of_search(hits, asked.k))

@@ -58,7 +58,7 @@ class Session:
         expanded: Embeddings of what follows and breaks preferences, by their expansions.
         background: Where verdicts on demand are asked for.
         asked_on_demand: The pairs of an item's row and a preference's id that were asked about.
-        never: The rules about what is never kept as the file has them, once they are read; empty for none.
+        never: The rules about what is never kept, once they are read.
     """
 
     settings: Settings
@@ -200,17 +200,6 @@ class Session:
                 metadata = {**item.metadata, "chunk": number, "chunks": len(pieces)}
                 chunks.append(Item(id=f"{item.id}#{number}", text=piece, metadata=metadata))
         return chunks
-
-    @property
-    def rules_key(self) -> str:
-        """The key under which the file has the rules about what is never kept."""
-        return f"never/{self.namespace}"
-
-    def rules(self) -> Any:
-        """Return the rules about what is never kept as the file has them, empty for none. Call it under the lock."""
-        if self.never is None:
-            self.never = self.store.meta_of(self.rules_key) or {}
-        return self.never
 
     def has_expired(self, space: Namespace) -> bool:
         """Tell whether anything of the own namespace has expired and was not removed yet."""

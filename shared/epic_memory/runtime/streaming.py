@@ -52,55 +52,42 @@ def completed(function: Callable[[T, threading.Event | None], R], inputs: Sequen
     ready: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
     stopped, room = threading.Event(), threading.Semaphore(_AHEAD * workers)
 
+    def work() -> None:
+        while room.acquire() and not stopped.is_set():
+            try:
+                value = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                ready.put((True, function(value, stopped)))
+            except StoppedError:
+                return
+            except BaseException as error:
+                stopped.set()
+                ready.put((False, error))
+
     try:
         for _ in range(min(workers, len(inputs))):
             # The function sees the caller's context variables, as it would in a task.
-            arguments = (_work, function, waiting, ready, stopped, room)
-            threading.Thread(target=copy_context().run, args=arguments, daemon=True, name="epic-lm").start()
+            threading.Thread(target=copy_context().run, args=(work,), daemon=True, name="epic-lm").start()
         for _ in inputs:
             try:
                 succeeded, result = ready.get()
                 if not succeeded:
                     raise result
             except BaseException:
+                # Results that are ready already are still yielded.
                 stopped.set()
-                yield from _still_ready(ready)
+                while not ready.empty():
+                    succeeded, result = ready.get()
+                    if succeeded:
+                        yield result
                 raise
             yield result
             room.release()
     finally:
         stopped.set()
         room.release(workers)
-
-
-def _work(
-    function: Callable[[T, threading.Event | None], R],
-    waiting: queue.SimpleQueue[T],
-    ready: queue.SimpleQueue[tuple[bool, Any]],
-    stopped: threading.Event,
-    room: threading.Semaphore,
-) -> None:
-    """Take inputs and put results, or the error that ends all, as long as there is room and nothing stops."""
-    while room.acquire() and not stopped.is_set():
-        try:
-            value = waiting.get_nowait()
-        except queue.Empty:
-            return
-        try:
-            ready.put((True, function(value, stopped)))
-        except StoppedError:
-            return
-        except BaseException as error:
-            stopped.set()
-            ready.put((False, error))
-
-
-def _still_ready(ready: queue.SimpleQueue[tuple[bool, Any]] | asyncio.Queue[tuple[bool, Any]]) -> Iterator[Any]:
-    """Yield the results that are ready already when something ends the others."""
-    while not ready.empty():
-        succeeded, result = ready.get_nowait()
-        if succeeded:
-            yield result
 
 
 async def acompleted(
@@ -131,20 +118,20 @@ async def acompleted(
                 if not succeeded:
                     raise result
             except BaseException:
-                _cancel(tasks)
-                for result in _still_ready(ready):
-                    yield result
+                # Results that are ready already are still yielded.
+                for task in tasks:
+                    task.cancel()
+                while not ready.empty():
+                    succeeded, result = ready.get_nowait()
+                    if succeeded:
+                        yield result
                 raise
             yield result
             room.release()
     finally:
-        _cancel(tasks)
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
 
 
 @dataclass

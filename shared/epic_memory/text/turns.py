@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.text.lexical_index import Postings
+from epic_memory.text.statements import MONTHS
 
 SPEAKER, TIME, TURN, SOURCE, CONVERSATION = "speaker", "time", "turn", "source", "conversation"
 """The metadata keys of who said a text, when, its number, where it is from, and in which conversation of several."""
-MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
+_MONTHS = [month.capitalize() for month in MONTHS]
 _WORD = re.compile(r"[^\W_]+")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _ISO_MONTH = re.compile(r"\b\d{4}-(0[1-9]|1[0-2])\b")
@@ -112,4 +110,4 @@ def _months_and_years(time: object) -> set[str]:
         return set()
     years = set(_YEAR.findall(time))
     numbers = _ISO_MONTH.findall(time)
-    return years | ({MONTHS[int(n) - 1] for n in numbers} or set(_WORD.findall(time)).intersection(MONTHS))
+    return years | ({_MONTHS[int(n) - 1] for n in numbers} or set(_WORD.findall(time)).intersection(_MONTHS))

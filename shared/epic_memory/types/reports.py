@@ -227,17 +227,6 @@ class BuildReport:
         return sum(self.timings.values())
 
     def _lines(self) -> Iterator[str]:
-        yield from self._decisions()
-        yield from self._beside()
-        yield from self._costs()
-        for warning in self.warnings:
-            yield f"warning: {warning}"
-        for reason, count in Counter(self.failures.values()).most_common(3):
-            yield f"undecided ({count}): {reason}"
-        for reason, count in Counter(self.unread.values()).most_common(3):
-            yield f"not read ({count}): {reason}"
-
-    def _decisions(self) -> Iterator[str]:
         tau = "off" if self.tau is None else f"tau {self.tau:.3f}"
         before = [f"{self.duplicates} already held"] if self.duplicates else []
         before += [f"{self.known} not kept before"] if self.known else []
@@ -252,8 +241,6 @@ class BuildReport:
             )
         if self.kept_out:
             yield f"never kept      {self.kept_out:>8}   about a topic that is ruled out"
-
-    def _beside(self) -> Iterator[str]:
         if self.edits:
             counted = Counter(edit.kind for edit in self.edits)
             done = ", ".join(f"{count} {kind}" for kind, count in counted.items())
@@ -272,6 +259,13 @@ class BuildReport:
                 f"foreign         {sum(self.foreign.values()):>8} or more in a language that the encoder does not know"
                 f" ({listed(self.foreign.items())}): use {ADVICE}"
             )
+        yield from self._costs()
+        for warning in self.warnings:
+            yield f"warning: {warning}"
+        for reason, count in Counter(self.failures.values()).most_common(3):
+            yield f"undecided ({count}): {reason}"
+        for reason, count in Counter(self.unread.values()).most_common(3):
+            yield f"not read ({count}): {reason}"
 
     def _costs(self) -> Iterator[str]:
         if self.usage.calls:

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epic_memory import EpicMemory, Filter, Settings
+from epic_memory.collection import Collection, Key, Matches, Record, holds_memory
 from epic_memory.errors import (
     AlreadyThereError,
     BudgetError,
@@ -32,7 +33,6 @@ from epic_memory.errors import (
 )
 from epic_memory.storage.vector_index import EntryIndex
 from epic_memory.types import FloatArray, Stance
-from epic_plugins.collection import Collection, Key, Matches, Record, holds_memory
 from helpers import BROKEN, AlteredEncoder, HashEncoder, both
 from tables import table
 

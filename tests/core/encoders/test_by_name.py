@@ -16,13 +16,13 @@ import pytest
 from epic_apps.cli.main import main
 from epic_graph import GraphMemory
 from epic_memory import EpicMemory, Settings
+from epic_memory.collection import Collection, Record
 from epic_memory.encoders import OllamaEncoder, SentenceTransformerEncoder, by_name, default_encoder, encoder_of
 from epic_memory.errors import EncoderError, EncoderMismatchError, InvalidInputError, MissingExtraError
 from epic_memory.lm import OllamaLM, OpenAICompatibleLM, lm_of
 from epic_memory.lm.by_name import NAMES as MODEL_NAMES
 from epic_memory.types import FloatArray
 from epic_memory.verification import EmbeddedVerifier, LMVerifier
-from epic_plugins.collection import Collection, Record
 from helpers import HashEncoder, KeepAll
 from lm_servers import LMServer
 from tables import table

@@ -9,11 +9,11 @@ import pytest
 
 from epic_graph.extraction.lm import Read
 from epic_graph.tagging import TagsShape
-from epic_learn.facts.reader import Compared
 from epic_learn.forms.lm_reader import Filled
 from epic_learn.lm_proposals import Proposals
 from epic_memory.lm.answers import Shape, schema_of
 from epic_memory.lm.prompting import prompt_of
+from epic_memory.pipeline.fact_reader import Compared
 from epic_memory.preferences.lm_reader import Stated
 from epic_memory.verification.answers import Answers
 

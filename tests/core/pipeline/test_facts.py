@@ -16,10 +16,10 @@ import pytest
 
 from epic_graph import GraphMemory
 from epic_learn import add_conversation
-from epic_learn.facts.editing import LONGEST_FACT, MOST_FACTS
 from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings
 from epic_memory.errors import BudgetError, DamagedError, InvalidInputError, LMError, UnknownItemError
 from epic_memory.lm import Completion
+from epic_memory.pipeline.facts import LONGEST_FACT, MOST_FACTS
 from epic_memory.types.items import QUESTIONS
 from helpers import HashEncoder, searching, settled
 from tables import table

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from epic_memory import EpicMemory, Settings
+from epic_memory.collection import Collection, Record
 from epic_memory.encoders import StaticEncoder
 from epic_memory.errors import ReadOnlyError
-from epic_plugins.collection import Collection, Record
 
 NOTES = {
     "de": (

@@ -10,7 +10,7 @@ import pytest
 
 from epic_memory import EpicMemory, Filter, Item, Settings
 from epic_memory.errors import InvalidInputError
-from epic_rerank.tags import Tags
+from epic_memory.text.tagging import Tags
 from helpers import HashEncoder, KeepAll, settled
 
 WINES = ["red wine from Porto", "red wine from Bordeaux", "red wine with cheese"]

@@ -13,9 +13,9 @@ import pytest
 
 from command_line import Epic, refused
 from epic_memory import EpicMemory, Settings
+from epic_memory.collection import Collection, Record
 from epic_memory.errors import DamagedError, InvalidInputError, LockedError, StoreError
 from epic_memory.groups.file import is_locked
-from epic_plugins.collection import Collection, Record
 
 sqlcipher = pytest.importorskip("sqlcipher3.dbapi2")
 

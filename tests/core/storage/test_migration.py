@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from epic_memory import EpicMemory
+from epic_memory.collection import Collection
 from epic_memory.errors import DamagedError, StoreError
 from epic_memory.storage.codecs import checksum
 from epic_memory.storage.memory_schema import MEMORY
 from epic_memory.storage.sqlite.database import Database
 from epic_memory.storage.sqlite.tables import Schema, Table
 from epic_memory.storage.store import Store
-from epic_plugins.collection import Collection
 from helpers import HashEncoder
 
 pytestmark = pytest.mark.usefixtures("locking")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_learn.facts.statements import statement_of
+from epic_memory.text.statements import statement_of
 from tables import table
 
 

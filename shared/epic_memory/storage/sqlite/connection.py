@@ -73,18 +73,15 @@ class Connection:
                 f"{path} cannot be read or written ({text}): there is no permission to make a file beside it, or it was"
                 " interrupted while it was written and has to be opened for writing once."
             )
+        if has("full") and self.page_limit:
+            return BudgetError(
+                f"The byte budget of {path or f'this {noun}'} has no room for this, even after what could go has gone."
+                " Raise the budget."
+            )
         if has("full"):
-            return self._full()
+            return StoreError(f"No space is left to write {path}. Its last state is intact; free some space.")
         more = ". Is the disk full? Its last state is intact." if has("I/O") else ""
         return StoreError(f"{path or f'The {noun}'} cannot be read or written ({text}){more}")
-
-    def _full(self) -> StoreError:
-        if self.page_limit:
-            return BudgetError(
-                f"The byte budget of {self.path or f'this {self.schema.noun}'} has no room for this, even after what"
-                " could go has gone. Raise the budget."
-            )
-        return StoreError(f"No space is left to write {self.path}. Its last state is intact; free some space.")
 
     @contextmanager
     def explaining(self) -> Iterator[None]:

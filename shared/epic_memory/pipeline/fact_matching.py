@@ -1,6 +1,6 @@
 """Matching of facts: what a new statement does to one that is held, and which facts answer a question.
 
-Both are read off the words (`facts.statements`): which words of one have a near word in the other, which
+Both are read off the words (`text.statements`): which words of one have a near word in the other, which
 names and values they share, and whether a statement says that something has changed or is over. With f(n, o) the
 features of a new statement n beside a held one o, and g(n) those of n alone,
 
@@ -37,9 +37,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from epic_learn.facts.statement_pairs import denies, of_others, same_words, says_again
-from epic_learn.facts.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_memory.encoders.static import default_encoder
+from epic_memory.text.statement_pairs import denies, of_others, same_words, says_again
+from epic_memory.text.statements import CHANGES, SIGNS, Statement, statement_of, thing_of
 from epic_memory.text.stems import stem
 from epic_memory.types import FloatArray
 from epic_memory.types.weights import StageWeights

@@ -58,22 +58,26 @@ class Rules:
 
 def rules_of(session: Session) -> Rules:
     """Return the rules of the session's namespace. Call it under the lock."""
-    with decoding(session.store.path):
-        return Rules.of(session.rules())
+    if session.never is None:
+        with decoding(session.store.path):
+            session.never = Rules.of(session.store.meta_of(_key(session)))
+    rules: Rules = session.never
+    return rules
 
 
 def write_rules(session: Session, rules: Rules) -> None:
     """Write the rules into the file."""
+    # Should writing fail, they are read again from the file.
+    session.never = None
     session.store.check_writable()
     with session.lock, session.store.transaction():
         _put(session, rules)
+    session.never = rules
 
 
 def _put(session: Session, rules: Rules) -> None:
     stored = {"topics": rules.topics, "folders": rules.folders, "counts": dict(rules.counts)}
-    # Should writing fail, they are read again from the file.
-    session.never = None
-    session.store.set_meta(**{session.rules_key: stored if rules.topics or rules.folders else None})
+    session.store.set_meta(**{_key(session): stored if rules.topics or rules.folders else None})
 
 
 def ruled_out(session: Session, texts: Sequence[str]) -> Effects[list[bool]]:
@@ -123,6 +127,10 @@ def topics_of(session: Session, topics: Sequence[str], texts: Sequence[str]) -> 
     return [[topics[place] for place in found.tolist()] for found in about]
 
 
+def _key(session: Session) -> str:
+    return f"never/{session.namespace}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class SensitiveWeights(StageWeights):
     """Threshold of what is about a sensitive topic."""
@@ -139,7 +147,7 @@ class _Model(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _model() -> _Model:
-    shipped = json.loads((files("epic_learn") / "data" / "sensitive.json").read_text(encoding="utf-8"))
+    shipped = json.loads((files("epic_memory") / "data" / "sensitive.json").read_text(encoding="utf-8"))
     return _Model(
         names=tuple(frozenset(content_stems(words)) for words in shipped["topics"].values()),
         fillers=frozenset(content_stems(shipped["fillers"])),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from epic_learn.facts.statements import statement_of
+from epic_memory.text.statements import statement_of
 from epic_memory.text.stems import content_stems
 
 _DENIAL = re.compile(r"\b(?:not|no|never|without|cannot|cant|dont|wont|none|neither|nor)\b|n't\b", re.I)

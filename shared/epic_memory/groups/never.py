@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from epic_learn.never import Rules, rules_of, topics_of, write_rules
 from epic_memory.errors import InvalidInputError
 from epic_memory.groups.live import Live
+from epic_memory.pipeline.never import Rules, rules_of, topics_of, write_rules
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import run
 from epic_memory.types import checked_text

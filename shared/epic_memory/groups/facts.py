@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from epic_learn.facts.editing import facts_of, made_fact
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import UnknownItemError
 from epic_memory.groups.live import Live
+from epic_memory.pipeline.facts import facts_of, made_fact
 from epic_memory.pipeline.ingest import catch_up
 from epic_memory.pipeline.reporting import aadd_items, add_items
 from epic_memory.pipeline.session import Session

@@ -11,7 +11,6 @@ from functools import cached_property, lru_cache
 
 from epic_memory.text.phrases import sections, word_set
 from epic_memory.text.stems import stem
-from epic_memory.text.turns import MONTHS as CAPITAL_MONTHS
 
 
 def _sign(lines: list[str]) -> re.Pattern[str]:
@@ -21,9 +20,8 @@ def _sign(lines: list[str]) -> re.Pattern[str]:
 
 
 # data/words/statements.txt says what each section is for.
-_WORDS = sections("statements", "epic_learn")
-_UNITS, _TENS, DAYS = (" ".join(_WORDS[name]).split() for name in ("units", "tens", "days"))
-MONTHS = [month.lower() for month in CAPITAL_MONTHS]
+_WORDS = sections("statements")
+_UNITS, _TENS, DAYS, MONTHS = (" ".join(_WORDS[name]).split() for name in ("units", "tens", "days", "months"))
 NUMBERS = {word: number for number, word in enumerate(_UNITS)} | {
     word: 10 * tens for tens, word in enumerate(_TENS, start=2)
 }

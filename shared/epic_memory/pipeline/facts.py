@@ -2,7 +2,7 @@
 
 A fact bypasses coarse filter and verification: "I work night shifts" matters although no preference is near it. It is
 found by its text and by exact words, and never evicted. A new fact with the words of an older one changes nothing. What
-else it may do to an older one, replace or end it (`facts.matching`), the memory's language model decides, if it
+else it may do to an older one, replace or end it (`pipeline.fact_matching`), the memory's language model decides, if it
 has one; else both are held, and the change is proposed.
 """
 
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from epic_learn.facts.matching import matched
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError
 from epic_memory.pipeline.eviction import make_room
+from epic_memory.pipeline.fact_matching import matched
 from epic_memory.pipeline.light_tier import item_bytes
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
@@ -32,8 +32,8 @@ from epic_memory.types.proposals import Proposal, plain
 from epic_memory.types.validation import checked_moment
 
 if TYPE_CHECKING:
-    from epic_learn.facts.reader import Compared
     from epic_memory.lm.base import LanguageModel
+    from epic_memory.pipeline.fact_reader import Compared
 
 MOST_FACTS = 100
 """Most facts of a namespace: they are not evicted, so they are few."""
@@ -201,7 +201,7 @@ def _asked(
     if lm is None:
         return {}
     # Models and what asks them are imported where there is one.
-    from epic_learn.facts.reader import MOST_SHOWN, read_facts
+    from epic_memory.pipeline.fact_reader import MOST_SHOWN, read_facts
 
     with session.lock, session.store.reading():
         known = _facts(session, session.space())

@@ -10,8 +10,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.filters import Filter
-from epic_memory.runtime.effects import Effect, Effects, in_thread
+from epic_memory.runtime.effects import Effect, in_thread
 from epic_memory.types import Hit, Item
 
 FallbackCall: TypeAlias = Callable[[str, int], Iterable[Any]]
@@ -90,13 +89,12 @@ def hits_of(found: object) -> list[Hit]:
     return hits
 
 
-def add_broader(hits: list[Hit], fallback: Any, query: str, k: int, filter: Filter | None) -> Effects[None]:
-    """Put the fallback's hits that satisfy the filter before the memory's own; each item once, k at most."""
-    broader = hits_of((yield AskFallback(fallback, query, k)))
+def merged(first: Iterable[Hit], then: Iterable[Hit], k: int) -> list[Hit]:
+    """Merge the fallback's hits with the memory's own behind them; each item once."""
     by_id: dict[str, Hit] = {}
-    for hit in (*(each for each in broader if filter is None or filter.matches(each.item.metadata)), *hits):
+    for hit in (*first, *then):
         by_id.setdefault(hit.item.id, hit)
-    hits[:] = list(by_id.values())[:k]
+    return list(by_id.values())[:k]
 
 
 def _plain(result: Any) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from epic_memory.collection.loaded import Condition, LoadedCollection, Match, Matches
 from epic_memory.encoders.base import Embed, Encoder, checked_vector, described
 from epic_memory.encoders.by_name import bundled_encoder_of, encoder_of
 from epic_memory.errors import EncoderMismatchError, EpicError
@@ -32,7 +33,6 @@ from epic_memory.storage.tables.collections import Key, Record, Records, keys_of
 from epic_memory.types import FloatArray, Preference, checked_k, checked_string
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.modes import Mode, checked_mode
-from epic_plugins.collection.loaded import Condition, LoadedCollection, Match, Matches
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record", "holds_memory"]
 
