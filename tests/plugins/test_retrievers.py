@@ -24,15 +24,16 @@ from pydantic import ValidationError
 
 import epic_langchain as lc
 import epic_llamaindex as li
-from chat_models import Words
+from chat_models import ScriptedChat, Words
 from epic_graph.extraction import Extraction, Unextracted
+from epic_graph.extraction.lm import LMExtractor
 from epic_graph.memory import GraphMemory
 from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings, Stance
 from epic_memory.context import KNOWN
 from epic_memory.encoders.static import StaticEncoder
 from epic_memory.errors import EncoderMismatchError, InvalidInputError, StoreError
 from helpers import HashEncoder, KeepAll, both, method, searching
-from llamaindex_models import ScriptedEmbedding
+from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import BOTH, TRAIN, WINE
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
@@ -393,6 +394,19 @@ async def test_documents_of_a_graph_that_come_again_and_go() -> None:
     assert {item.id for item in graph.memory.items()} == {"b", "new"} and "hazelnuts" not in graph.entities()
     assert [await retriever.adelete_ref_doc(name) for name in ("diary", "b", "none")] == [1, 1, 0]
     assert await found(retriever, "Oscar") == []
+
+
+async def test_a_model_of_the_framework_reads_what_is_added(plugin: Plugin) -> None:
+    says = [json.dumps({"entities": ["Oscar"], "facts": [["Oscar", "cannot eat", "hazelnuts"]]})]
+    lm = (
+        lc.LangChainLM(ScriptedChat(answers=says))
+        if plugin is PLUGINS["lc"]
+        else li.LlamaIndexLM(ScriptedLLM(answers=says))
+    )
+    graph = empty(extractor=LMExtractor(lm))
+    await offer(plugin, plugin.make(graph), Item(id="a", text="Oscar cannot eat hazelnuts."))
+    await offer(plugin, plugin.make(graph), Item(id="b", text="Oscar turns forty."), twin=True)
+    assert graph.facts("a") == [("Oscar", "cannot eat", "hazelnuts")]
 
 
 # the least relevance
