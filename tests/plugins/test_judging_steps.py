@@ -313,7 +313,7 @@ async def test_a_memory_judges_and_takes_nothing_in(plugin: Plugin, run: Run) ->
     memory = memory_of(Scripted())
     keep = plugin.kind(memory=memory)
     assert await run(keep, plugin.documents()) == await run(plugin.step(), plugin.documents())
-    assert len(memory) == 0 and memory.stats().counts["pending"] == 0
+    assert memory and len(memory) == 0 and memory.stats().counts["pending"] == 0
     memory.preferences.replace(WINE, "blue sky")
     assert "item 4" in plugin.ids(await run(keep, plugin.documents()))
 
