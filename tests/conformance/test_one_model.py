@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from epic_memory import Settings
-from helpers import settled
 
 pytest.importorskip("langchain")
 pytest.importorskip("llama_index.core")
@@ -25,8 +22,9 @@ from epic_langchain import EpicDocumentTransformer, EpicMemoryMiddleware
 from epic_langchain import EpicRetriever as LangChainRetriever
 from epic_llamaindex import EpicMemoryBlock, EpicNodePostprocessor, EpicTransform
 from epic_llamaindex import EpicRetriever as LlamaIndexRetriever
-from epic_memory import EpicMemory
+from epic_memory import EpicMemory, Settings
 from epic_memory.errors import EpicError
+from helpers import settled
 from llamaindex_models import ScriptedLLM
 from lm_servers import LMServer
 from minds import CHAT, Mind
@@ -52,28 +50,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["of the core", "by name", "of LangChain", "of LlamaIndex"])
-def form(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def made(mind: Mind, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Callable[[str], Any]:
-    """Makes the model in one of its forms."""
-
-    def make(form: str) -> Any:
-        if form == "of the core":
-            return Own(mind)
-        if form == "of LangChain":
-            return ScriptedChat(answers=mind)
-        if form == "of LlamaIndex":
-            return ScriptedLLM(answers=mind)
-        server = LMServer(lambda body: mind(body["messages"]))
-        server.start()
-        request.addfinalizer(server.stop)
-        monkeypatch.setenv("OLLAMA_HOST", server.url)
-        return "ollama:tiny"
-
-    return make
+def llm(mind: Mind, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The model in each of its forms."""
+    if request.param == "by name":
+        with LMServer(lambda body: mind(body["messages"])) as server:
+            monkeypatch.setenv("OLLAMA_HOST", server.url)
+            yield "ollama:tiny"
+    elif request.param == "of the core":
+        yield Own(mind)
+    else:
+        yield ScriptedChat(answers=mind) if request.param == "of LangChain" else ScriptedLLM(answers=mind)
 
 
 # what has read from a file that it opens
@@ -101,22 +87,13 @@ RETRIEVERS = {"LangChain": by_langchain, "LlamaIndex": by_llamaindex}
 
 @pytest.mark.parametrize("plugin", RETRIEVERS)
 def test_a_retriever_has_judged_what_it_finds_as_the_core_has(
-    plugin: str, form: str, made: Callable[[str], Any], mind: Mind, path: Path, tmp_path: Path
+    plugin: str, llm: Any, mind: Mind, path: Path, tmp_path: Path
 ) -> None:
-    llm = made(form)
     copy = tmp_path / "copy.epic"
     copy.write_bytes(path.read_bytes())
     found = RETRIEVERS[plugin](path, llm, on_demand=60.0)
     assert found == by_core(copy, Own(Mind()), on_demand=60.0) and any(found)
     assert set(mind.answered.values()) == {1}
-
-
-@pytest.mark.parametrize("plugin", RETRIEVERS)
-def test_a_retriever_keeps_to_its_budget(plugin: str, mind: Mind, path: Path) -> None:
-    assert not any(RETRIEVERS[plugin](path, Own(mind), on_demand=60.0, model_budget=0))
-    assert mind.asked == 0
-    with EpicMemory.open(path) as memory:
-        assert len(memory.items()) == len(TEXTS)
 
 
 # what judges without a file
@@ -138,26 +115,31 @@ JUDGING = {"LangChain": transformed, "LlamaIndex": ingested}
 
 
 @pytest.mark.parametrize("plugin", JUDGING)
-def test_ingestion_is_judged_by_the_model(plugin: str, form: str, made: Callable[[str], Any], mind: Mind) -> None:
-    kept, undecided = JUDGING[plugin](made(form))
+def test_ingestion_is_judged_by_the_model(plugin: str, llm: Any, mind: Mind) -> None:
+    kept, undecided = JUDGING[plugin](llm)
     assert kept == [instruction_for(text, SEA) for text in TEXTS] and undecided == 0
     assert set(mind.answered.values()) == {1}
 
 
-@pytest.mark.parametrize("plugin", JUDGING)
-def test_ingestion_keeps_to_its_budget(plugin: str, mind: Mind) -> None:
-    kept, undecided = JUDGING[plugin](Own(mind), model_budget=1)
+def postprocessed(llm: Any, **options: Any) -> tuple[list[str], int]:
+    how = Settings(tau=-1.0, **options)
+    nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in TEXTS]
+    found = EpicNodePostprocessor(preferences=[SEA], llm=llm, settings=how).postprocess_nodes(nodes, query_str=QUESTION)
+    kept = [one.metadata["epic_instruction"] for one in found if "epic_instruction" in one.metadata]
+    return kept, len(found) - len(kept)
+
+
+@pytest.mark.parametrize("judged", [transformed, ingested, postprocessed])
+def test_what_judges_keeps_to_its_budget(judged: Any, mind: Mind) -> None:
+    kept, undecided = judged(Own(mind), model_budget=1)
     assert mind.asked == 1
     assert undecided == len(TEXTS) - len(kept) > 0
 
 
-def test_a_postprocessor_keeps_to_its_budget(mind: Mind) -> None:
-    how = Settings(model_budget=1, tau=-1.0)
-    suited = EpicNodePostprocessor(preferences=[SEA], llm=Own(mind), settings=how)
-    nodes = [NodeWithScore(node=TextNode(text=text), score=1.0) for text in TEXTS]
-    found = suited.postprocess_nodes(nodes, query_str=QUESTION)
-    assert mind.asked == 1
-    assert 0 < sum("epic_instruction" in one.metadata for one in found) < len(found) == len(TEXTS)
+@pytest.mark.parametrize("plugin", RETRIEVERS)
+def test_a_retriever_keeps_to_its_budget(plugin: str, mind: Mind, path: Path) -> None:
+    assert not any(RETRIEVERS[plugin](path, Own(mind), on_demand=60.0, model_budget=0))
+    assert mind.asked == 0
 
 
 # what remembers
@@ -181,9 +163,9 @@ REMEMBERING = {"LangChain": remembered_by_agent, "LlamaIndex": remembered_by_cha
 
 @pytest.mark.parametrize("plugin", REMEMBERING)
 def test_a_file_is_opened_with_the_model_which_reads_what_is_said(
-    plugin: str, form: str, made: Callable[[str], Any], mind: Mind, path: Path
+    plugin: str, llm: Any, mind: Mind, path: Path
 ) -> None:
-    with REMEMBERING[plugin](str(path), made(form), model_budget=50) as memory:
+    with REMEMBERING[plugin](str(path), llm, model_budget=50) as memory:
         assert memory.verifier.name.startswith("lm/")
         assert [each.text for each in memory.proposals] == ["I am a vegetarian."]
         assert "50 calls a day" in memory.stats().model_use
@@ -192,14 +174,10 @@ def test_a_file_is_opened_with_the_model_which_reads_what_is_said(
 
 @pytest.mark.parametrize("plugin", REMEMBERING)
 def test_beside_an_open_memory_the_model_only_reads(plugin: str, mind: Mind, path: Path) -> None:
+    options: list[dict[str, Any]] = [{"model_budget": 5}, {"on_demand": "off"}]
     with EpicMemory.open(path) as memory:
         assert REMEMBERING[plugin](memory, Own(mind)) is memory
-        assert not memory.verifier.name.startswith("lm/")
-    assert mind.kinds == {"propose"}
-
-
-@pytest.mark.parametrize("option", [{"model_budget": 5}, {"on_demand": "off"}], ids=str)
-@pytest.mark.parametrize("plugin", REMEMBERING)
-def test_an_open_memory_has_its_own_budget(plugin: str, option: dict[str, Any], mind: Mind, path: Path) -> None:
-    with EpicMemory.open(path) as memory, pytest.raises((EpicError, ValueError), match="The memory is open"):
-        REMEMBERING[plugin](memory, Own(mind), **option)
+        assert not memory.verifier.name.startswith("lm/") and mind.kinds == {"propose"}
+        for option in options:
+            with pytest.raises((EpicError, ValueError), match="The memory is open"):
+                REMEMBERING[plugin](memory, Own(mind), **option)

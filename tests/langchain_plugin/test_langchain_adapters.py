@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
+from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import CallbackManager
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -22,25 +23,12 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, Runn
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, PrivateAttr
 
-from epic_langchain.models import (
-    RUN_NAME,
-    LangChainLM,
-    calling_with,
-)
+from epic_langchain.models import RUN_NAME, LangChainLM, calling_with
 from epic_memory import Item
 from epic_memory.lm import Completion, Token
 from langchain_runs import Runs
 from limited_models import KEEP, Call, Chat, LimitedChat
-from scripted import (
-    ASKED,
-    ITEMS,
-    PASSED,
-    Complete,
-    adding,
-    memory_with,
-    patient,
-    script,
-)
+from scripted import ASKED, ITEMS, PASSED, Complete, adding, memory_with, patient, script
 
 SCHEMA = {
     "type": "object",
@@ -122,17 +110,19 @@ async def test_a_model_that_cannot_be_held_to_a_schema_is_asked_plainly(error: E
     assert len(model._asked) == 1
 
 
-@pytest.mark.parametrize("given", [{"decision": "Keep"}, {"raw": None, "parsed": {"decision": "Keep"}}], ids=str)
-async def test_a_models_own_structured_output_may_be_the_object_alone(given: Any, complete: Complete) -> None:
+async def test_a_models_own_structured_output_may_be_the_object_alone(complete: Complete) -> None:
     class Decided(BaseModel):
         decision: str
 
     class Own(Chat):
-        def with_structured_output(self, schema: Any, **options: Any) -> Any:
-            return RunnableLambda(lambda _: Decided(**given) if "decision" in given else given)
+        given: Any
 
-    text = json.loads((await complete(LangChainLM(Own()), schema=SCHEMA)).text)
-    assert text.get("parsed", text)["decision"] == "Keep"
+        def with_structured_output(self, schema: Any, **options: Any) -> Any:
+            return RunnableLambda(lambda _: self.given)
+
+    for given in (Decided(decision="Keep"), {"raw": None, "parsed": {"decision": "Keep"}}):
+        text = json.loads((await complete(LangChainLM(Own(given=given)), schema=SCHEMA)).text)
+        assert text.get("parsed", text)["decision"] == "Keep"
 
 
 # what goes with an answer
@@ -167,51 +157,16 @@ async def test_an_answer_is_its_text_or_what_is_called(answer: AIMessage, text: 
 # the limit of an answer
 
 
-def test_a_copy_with_another_limit_is_not_taken_for_the_model_itself() -> None:
-    class Named(LimitedChat):
+async def test_an_answer_under_another_limit_is_not_that_of_the_cache(complete: Complete) -> None:
+    class Stored(LimitedChat):
         @classmethod
         def is_lc_serializable(cls) -> bool:
             return True
 
-    model = Named(answer="x")
-    lm = LangChainLM(model)
-    names = {model._get_llm_string()}
-    for limit in (300, 600):
-        lm.complete(ASKED, max_tokens=limit)
-        copy = lm._runnable(None, limit)
-        assert isinstance(copy, Named)
-        names.add(copy._get_llm_string())
-    assert len(names) == 3
-
-
-@pytest.mark.parametrize(
-    "cut",
-    [
-        AIMessage([{"type": "reasoning", "reasoning": "The chunk"}, {"type": "text", "text": "{"}]),
-        AIMessage("{", additional_kwargs={"reasoning_content": "The chunk"}),
-        AIMessage(
-            "{",
-            usage_metadata={
-                "input_tokens": 1,
-                "output_tokens": 300,
-                "total_tokens": 301,
-                "output_token_details": {"reasoning": 299},
-            },
-        ),
-    ],
-    ids=["block", "metadata", "usage"],
-)
-async def test_a_limit_that_ends_in_the_thinking_is_left_out_from_then_on(cut: AIMessage, complete: Complete) -> None:
-    def answer(call: Call) -> str | AIMessage:
-        ended = {"done_reason": "length"}
-        return KEEP if call.limit is None else cut.model_copy(update={"response_metadata": ended})
-
-    model = Formed(answer=answer)
-    lm = LangChainLM(model)
-    for _ in range(2):
-        assert (await complete(lm, schema=SCHEMA, max_tokens=300)).text == KEEP
-    assert [call.limit for call in model._calls] == [300, None, None]
-    assert all(call.schema for call in model._calls)
+    model = Stored(answer="x", cache=InMemoryCache())
+    for limit, asked in ((300, 1), (300, 1), (600, 2), (None, 3)):
+        await complete(LangChainLM(model), max_tokens=limit)
+        assert len(model.limits) == asked
 
 
 class LengthFinishReasonError(Exception):
@@ -246,41 +201,22 @@ async def test_an_answer_that_langchain_cannot_parse_is_a_refusal(complete: Comp
 
 @pytest.mark.parametrize("nothing", [None, {}, {"raw": None, "parsed": None}], ids=repr)
 async def test_a_model_that_gives_nothing_is_not_asked_for_ever(nothing: object, complete: Complete) -> None:
-    asked = 0
+    asked: list[Any] = []
 
     class Mute(Formed):
         def with_structured_output(self, schema: Any, **_: Any) -> Any:
-            def give(_: Any) -> Any:
-                nonlocal asked
-                asked += 1
-                return nothing
-
-            return RunnableLambda(give)
+            return RunnableLambda(lambda _: asked.append(schema) or nothing)
 
     assert "Keep" not in (await complete(LangChainLM(Mute(answer=KEEP)), schema=SCHEMA, max_tokens=300)).text
-    assert asked == 1
-
-
-# what is given as a model
-
-
-def test_the_name_and_context_are_the_models() -> None:
-    class Tiny(Chat):
-        model_name: str = "tiny:1b"
-
-    assert LangChainLM(Chat()).name == "langchain:Chat"
-    assert LangChainLM(Tiny()).name == "langchain:Tiny:tiny:1b"
-    assert LangChainLM(Chat()).context is None
-    assert LangChainLM(Chat(num_ctx=4096)).context == 4096
-    assert LangChainLM(Chat(num_ctx=4096), context=1024).context == 1024
+    assert len(asked) == 1
 
 
 # callbacks
 
 
-def below(runs: Runs, name: str) -> list[str | None]:
-    """The names of the runs right below one, in which models are called."""
-    ways = [[*reversed(runs.above(model)), model] for model in runs.models]
+def below(runs: Runs, name: str, after: int = 0) -> list[str | None]:
+    """The names of the runs right below one, in which models are called, after so many calls."""
+    ways = [[*reversed(runs.above(model)), model] for model in runs.models[after:]]
     assert all(way[0] is runs.one(name) for way in ways)
     return [way[1].name for way in ways]
 
@@ -300,14 +236,10 @@ async def test_calls_are_children_of_the_run_in_which_they_happen(kind: str, way
     seen = len(runs.models)
     await memory.aadd([Item(text="Vegan casinos beside night trains.")])
     assert len(runs.models) == seen
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-async def test_a_call_inside_a_runnable_is_its_child_without_more_ado(concurrency: int) -> None:
-    runs = Runs()
+    # Inside a runnable it needs no more ado.
     memory = memory_with(patient(LangChainLM(Formed(answer=scripted), concurrency=concurrency), batch_size=1))
     RunnableLambda(memory.add).invoke(ITEMS, {"callbacks": [runs], "run_name": "step"})
-    assert below(runs, "step") == [RUN_NAME] * len(PASSED)
+    assert below(runs, "step", after=seen) == [RUN_NAME] * len(PASSED)
 
 
 async def test_two_users_at_once_have_their_own_callbacks() -> None:

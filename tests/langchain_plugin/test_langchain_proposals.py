@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,14 +88,6 @@ async def test_the_human_is_asked_as_by_langchain(memory: EpicMemory, asynchrono
     assert known(memory) == [] and len(memory.proposals) == 2
 
 
-async def test_an_edit_that_names_another_action_is_asked_again(memory: EpicMemory, asynchronous: bool) -> None:
-    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
-    await agent.say(SAID)
-    other = {"type": "edit", "edited_action": {"name": "remove_preference", "args": {"text": "x"}}}
-    asked = request_in(await agent.answer(other, APPROVE))
-    assert "not the action" in asked["action_requests"][0]["description"] and known(memory) == []
-
-
 @pytest.mark.parametrize(
     ("first", "held"),
     [
@@ -138,7 +128,8 @@ async def test_a_removal_has_no_words_to_edit(memory: EpicMemory, asynchronous: 
     "answer",
     ["yes", True, {"decisions": [APPROVE]}, {"decisions": "no"}, {"decisions": [APPROVE, {"type": "maybe"}]}]
     + [{"decisions": [edited(wrong), APPROVE]} for wrong in ("", " ", 3)]
-    + [{"decisions": [{"type": "edit"}, None]}],
+    + [{"decisions": [{"type": "edit"}, None]}]
+    + [{"decisions": [{"type": "edit", "edited_action": {"name": "add_fact", "args": {"text": "x"}}}, APPROVE]}],
 )
 async def test_a_wrong_answer_changes_nothing_and_is_asked_for_again(
     memory: EpicMemory, asynchronous: bool, answer: Any
@@ -153,27 +144,19 @@ async def test_a_wrong_answer_changes_nothing_and_is_asked_for_again(
     assert known(memory) == ["I'm allergic to peanuts"]
 
 
-async def test_without_a_checkpointer_proposals_stay_open_in_the_file(tmp_path: Path, asynchronous: bool) -> None:
-    with EpicMemory.open(tmp_path / "me.epic", []) as memory:
-        agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True), saver=False)
-        state = await agent.say(SAID)
-        assert "__interrupt__" not in state and state["messages"][-1].text == "Rice."
-    with EpicMemory.open(tmp_path / "me.epic") as memory:
-        assert len(memory.proposals) == 2 and known(memory) == []
+@pytest.mark.parametrize("saver", [False, True], ids=["no checkpointer", "no answer"])
+async def test_where_nobody_answers_proposals_stay_open(memory: EpicMemory, asynchronous: bool, saver: bool) -> None:
+    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True), saver=saver)
+    state = await agent.say(SAID)
+    assert ("__interrupt__" in state) is saver and state["messages"][-1].text == "Rice."
+    assert "__interrupt__" not in await agent.say("And what goes with it?")
+    assert len(memory.proposals) == 2
 
 
-async def test_auto_accepts_what_is_said_plainly_and_asks_nothing(memory: EpicMemory, asynchronous: bool) -> None:
+async def test_auto_asks_nothing(memory: EpicMemory, asynchronous: bool) -> None:
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose="auto"))
     assert "__interrupt__" not in await agent.say(SAID)
     assert known(memory) == ["I'm allergic to peanuts"]
-    assert [each.text for each in memory.proposals] == ["We moved to Porto"]
-
-
-async def test_a_request_that_is_not_answered_leaves_the_proposals_open(memory: EpicMemory, asynchronous: bool) -> None:
-    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
-    await agent.say(SAID)
-    assert "__interrupt__" not in await agent.say("And what goes with it?")
-    assert len(memory.proposals) == 2
 
 
 async def test_only_the_users_own_words_of_this_turn_are_read(memory: EpicMemory, asynchronous: bool) -> None:
@@ -219,31 +202,9 @@ TOLD = "After the shift I sleep until noon. What is for breakfast?"
 READ = {"kind": "add_fact", "text": "I sleep until noon after a shift.", "old": "", "turn": 1, "ends": ""}
 
 
-def reads(*quotes: str) -> str:
-    """A model's answer that proposes these words of the user."""
-    return json.dumps({"proposals": [{**READ, "quote": quote} for quote in quotes]})
-
-
-async def test_a_model_reads_what_no_cue_finds_once_a_turn(memory: EpicMemory, asynchronous: bool) -> None:
-    @tool
-    def clock() -> str:
-        """Tell the time."""
-        return "noon"
-
-    reader = ScriptedChat(answers=[reads("I sleep until noon", "I love casinos")])
-    model = ScriptedChat(answers=[called("clock"), "Rice."])
-    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True, llm=reader), model=model, tools=[clock])
-    asked = request_in(await agent.say(TOLD))
-    assert [action["args"]["text"] for action in asked["action_requests"]] == [READ["text"]]
-    await agent.answer(APPROVE)
-    assert known(memory) == [READ["text"]] and len(reader.seen) == 1
-    assert TOLD in reader.seen[0][-1].text
-
-
 async def test_the_agents_own_model_can_read_and_is_not_streamed(memory: EpicMemory, asynchronous: bool) -> None:
-    model = ScriptedChat(
-        answers=lambda messages: reads("I sleep until noon") if "add_fact" in messages[0].text else "Rice."
-    )
+    read = json.dumps({"proposals": [{**READ, "quote": "I sleep until noon"}]})
+    model = ScriptedChat(answers=lambda messages: read if "add_fact" in messages[0].text else "Rice.")
     graph = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True, llm=model), model=model).graph
     given: Any = {"messages": [("user", TOLD)]}
     config: Any = {"configurable": {"thread_id": "1"}}
@@ -253,22 +214,6 @@ async def test_the_agents_own_model_can_read_and_is_not_streamed(memory: EpicMem
         parts = [part for part, _ in graph.stream(given, config, stream_mode="messages")]
     assert "".join(part.text for part in parts) == "Rice."
     assert [proposal.text for proposal in memory.proposals] == [READ["text"]]
-
-
-async def test_a_model_that_fails_is_logged_and_the_cues_count(
-    memory: EpicMemory, asynchronous: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    reader = ScriptedChat(answers=["Nothing that is JSON."])
-    await Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True, llm=reader)).say(SAID)
-    assert len(memory.proposals) == 2
-    assert "Not all that was said was read" in caplog.text
-
-
-def test_a_model_is_an_argument_of_proposing(memory: EpicMemory) -> None:
-    assert EpicMemoryMiddleware(memory, propose="auto", llm="ollama:qwen3:4b").llm is not None
-    for wrong in ({"propose": True, "llm": 3}, {"propose": True, "llm": "qwen3"}, {"llm": ScriptedChat(answers=[])}):
-        with pytest.raises(InvalidInputError):
-            EpicMemoryMiddleware(memory, **wrong)  # type: ignore[arg-type]
 
 
 async def test_what_was_decided_elsewhere_meanwhile_stays_so(memory: EpicMemory, asynchronous: bool) -> None:
@@ -301,20 +246,6 @@ async def test_nobody_answers_for_another_user(asynchronous: bool) -> None:
     assert len(memories["anna"].proposals) == 2 and not memories["bob"].proposals
 
 
-async def test_a_failure_does_not_cost_the_answer(
-    memory: EpicMemory, asynchronous: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("down")
-
-    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True))
-    for name in ("propose", "apropose"):
-        monkeypatch.setattr(MemoryProposals, name, fails)
-    with caplog.at_level(logging.WARNING):
-        assert (await agent.say(SAID))["messages"][-1].text == "Rice."
-    assert "down" in caplog.text
-
-
 async def test_an_acceptance_that_fails_does_not_keep_the_others(
     memory: EpicMemory, asynchronous: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,28 +266,10 @@ async def test_an_acceptance_that_fails_does_not_keep_the_others(
     assert known(memory) == ["We moved to Porto"] and [each.id for each in memory.proposals] == [failing]
 
 
-@pytest.mark.parametrize("wrong", ["yes", None, 0.9, 1, ["auto"]])
+@pytest.mark.parametrize("wrong", ["yes", None, 1])
 def test_other_values_are_refused(memory: EpicMemory, wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="propose must be"):
         EpicMemoryMiddleware(memory, propose=wrong)
-
-
-@pytest.mark.parametrize(
-    "said",
-    ["Hi!", "Thanks!", "My password is hunter2.", "My PIN is 4821.", "Write a poem about autumn."],
-)
-async def test_a_turn_that_fits_no_preference_is_not_remembered(asynchronous: bool, said: str) -> None:
-    memory = EpicMemory(["I prefer trains over flights.", "I love red wine."])
-    await Agent(asynchronous, EpicMemoryMiddleware(memory)).say(said)
-    assert list(memory.items()) == []
-    await Agent(asynchronous, EpicMemoryMiddleware(memory)).say("I love red wine from Porto.")
-    assert len(list(memory.items())) == 1
-
-
-async def test_the_light_tier_is_there_for_who_wants_it(asynchronous: bool) -> None:
-    memory = EpicMemory(["I prefer trains over flights."])
-    await Agent(asynchronous, EpicMemoryMiddleware(memory, light=True)).say("Our cat is called Miso.")
-    assert [item.text for item in memory.items()] == ["user: Our cat is called Miso."]
 
 
 async def test_the_middleware_and_the_tool_ask_the_user_once(memory: EpicMemory, asynchronous: bool) -> None:
@@ -367,17 +280,3 @@ async def test_the_middleware_and_the_tool_ask_the_user_once(memory: EpicMemory,
     assert [action["args"] for action in asked["action_requests"]] == [{"text": "I'm allergic to peanuts"}]
     await agent.answer(APPROVE)
     assert (known(memory), memory.proposals) == (["I'm allergic to peanuts"], [])
-
-
-def test_the_tool_proposes_nothing_that_is_in_force_in_other_words(memory: EpicMemory) -> None:
-    memory.preferences.add("I'm allergic to peanuts")
-    remember = next(each for each in epic_tools(memory) if each.name == "remember")
-    answer = json.loads(remember.invoke({"text": "The user is allergic to peanuts.", "kind": "fact"}))
-    assert (answer["status"], memory.proposals) == ("known", [])
-
-
-@pytest.mark.parametrize("allowed", [False, True])
-def test_the_tool_takes_no_secret(memory: EpicMemory, allowed: bool) -> None:
-    remember = next(each for each in epic_tools(memory, allowed=allowed) if each.name == "remember")
-    answer = json.loads(remember.invoke({"text": "The user's wifi password is marble-otter-77.", "kind": "fact"}))
-    assert "password" in answer["error"] and (known(memory), memory.proposals) == ([], [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
+from langchain_core.load import dumpd, load
 from langchain_core.runnables import ConfigurableField
 from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import ValidationError
@@ -66,21 +69,18 @@ def in_config(options: dict[str, Any]) -> Any:
     return {"configurable": {f"epic_{name}": value for name, value in options.items()} | {"thread_id": "7"}}
 
 
-WRONG_CALLS: list[tuple[type[Exception], str, str, dict[str, Any]]] = [
-    (TypeError, "top_k", QUERY, {"top_k": 3}),
-    *((InvalidInputError, "query", query, {}) for query in ("", "  ")),
-    *((InvalidInputError, "k must be", QUERY, {"k": k}) for k in (0, -1)),
-    *(
-        (InvalidInputError, "[Ff]ilter", QUERY, {"filter": wrong})
-        for wrong in ({"year": {"$near": 2020}}, {"year": {}}, {3: 3}, [("year", 2020)], "year > 2020")
-    ),
-    (InvalidInputError, "paper", QUERY, {"steering": "on"}),
-    (InvalidInputError, "stance_policy", QUERY, {"stance_policy": "some"}),
-    (UnknownPreferenceError, "sea", QUERY, {"preferences": ["I love the sea."]}),
-]
-
-
-@pytest.mark.parametrize(("error", "what", "query", "options"), WRONG_CALLS)
+@pytest.mark.parametrize(
+    ("error", "what", "query", "options"),
+    [
+        (TypeError, "takes k=, filter=, namespace=, options=, preferences=, .* here; not 'top_k'", QUERY, {"top_k": 3}),
+        *((InvalidInputError, "query", query, {}) for query in ("", "  ")),
+        *((InvalidInputError, "k must be", QUERY, {"k": k}) for k in (0, -1)),
+        *((InvalidInputError, "[Ff]ilter", QUERY, {"filter": wrong}) for wrong in ({"year": {"$near": 3}}, "year > 3")),
+        (InvalidInputError, "paper", QUERY, {"steering": "on"}),
+        (InvalidInputError, "stance_policy", QUERY, {"stance_policy": "some"}),
+        (UnknownPreferenceError, "sea", QUERY, {"preferences": ["I love the sea."]}),
+    ],
+)
 async def test_a_call_that_cannot_be_is_an_error(
     retriever: Any, error: type[Exception], what: str, query: str, options: dict[str, Any]
 ) -> None:
@@ -159,12 +159,6 @@ def test_what_is_assigned_is_checked_and_what_it_was_opened_with_stays(retriever
     assert len(retriever.invoke(QUERY)) == 2
 
 
-def test_what_a_call_takes_is_said_where_it_takes_something_else(memory: EpicMemory) -> None:
-    told = "takes k=, filter=, namespace=, options=, preferences=, steering=, stance_policy=, min_score= here; not 'kk'"
-    with pytest.raises(TypeError, match=told):
-        lc.EpicRetriever(memory=memory).invoke("x", kk=3)
-
-
 def test_keys_of_others_in_the_config_are_left_to_them(retriever: Any) -> None:
     others: Any = {"configurable": {"namespace": "tenant-7", "mode": "fast", "steering": "wheel", "k": "all"}}
     assert retriever.invoke(QUERY, others) == retriever.invoke(QUERY) != []
@@ -172,22 +166,44 @@ def test_keys_of_others_in_the_config_are_left_to_them(retriever: Any) -> None:
     assert lc.SteeredRetriever(vectorstore=vectors).invoke("vegan stew", in_config({"namespace": "ann"}))
 
 
+@pytest.fixture(params=["memory", "steered", "transformer"])
+def component(request: pytest.FixtureRequest, memory: EpicMemory) -> Any:
+    if request.param == "memory":
+        return lc.EpicRetriever(memory=memory)
+    if request.param == "transformer":
+        return lc.EpicDocumentTransformer(preferences=PREFERENCES)
+    store = InMemoryVectorStore.from_documents([STEW, HOTEL], lc.EpicEmbeddings())
+    return lc.SteeredRetriever(vectorstore=store, preferences=PREFERENCES)
+
+
 @pytest.mark.parametrize(("key", "meant"), [("epic_namespaces", "epic_namespace"), ("epic_where", "epic_filter, ")])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda memory: lc.EpicRetriever(memory=memory),
-        lambda _: lc.SteeredRetriever(vectorstore=InMemoryVectorStore.from_documents([STEW], lc.EpicEmbeddings())),
-        lambda _: lc.EpicDocumentTransformer(preferences=PREFERENCES),
-    ],
-    ids=["memory", "steered", "transformer"],
-)
-async def test_a_key_of_ours_in_the_config_that_does_not_exist_is_refused(
-    make: Any, key: str, meant: str, memory: EpicMemory
-) -> None:
-    component, config = make(memory), {"configurable": {key: "ann", "thread_id": "7"}}
-    given: Any = [STEW] if isinstance(component, lc.EpicDocumentTransformer) else "vegan stew"
+async def test_a_key_of_ours_in_the_config_that_does_not_exist_is_refused(component: Any, key: str, meant: str) -> None:
+    config, given = {"configurable": {key: "ann", "thread_id": "7"}}, QUERY
     with pytest.raises(InvalidInputError, match=f"There is no '{key}'.*{meant}"):
-        component.invoke(given, config)
-    with pytest.raises(InvalidInputError, match=f"There is no '{key}'"):
-        await component.ainvoke(given, config)
+        await both(component, "invoke", [STEW] if isinstance(component, lc.EpicDocumentTransformer) else given, config)
+
+
+# the documents that are found
+
+
+@pytest.mark.parametrize("component", ["memory", "steered"], indirect=True)
+@pytest.mark.filterwarnings("ignore:The function `load` is in beta")
+def test_what_a_query_made_of_a_document_makes_it_no_other(component: Any) -> None:
+    queries = [QUERY, "a hotel that never closes", "What is strictly vegan?"]
+    found = [document for query in queries for document in component.invoke(query)]
+    # As `MultiQueryRetriever` joins the documents of its queries: those that are equal to none before them.
+    joined = [document for number, document in enumerate(found) if document not in found[:number]]
+    assert len({document.id for document in found}) == len(joined) < len(found)
+    assert len({str(document.metadata) for document in found}) > 1
+    document = found[0]
+    own = {key: value for key, value in document.metadata.items() if not key.startswith("epic_")}
+    text = document.page_content
+    assert document == (plain := Document(text, id=document.id, metadata=own)) and plain == document
+    for other in (Document("x", id=document.id), Document(text, id=document.id, metadata={"year": 2}), Document(text)):
+        assert document != other
+    assert document != text
+    # It is written and read as any document; earlier versions take no such argument, as they allow all.
+    allowed = {"allowed_objects": "all"} if "allowed_objects" in inspect.signature(load).parameters else {}
+    read = load(dumpd(document), **allowed)
+    assert type(read) is Document and read.metadata == document.metadata and read == document
+    assert pickle.loads(pickle.dumps(document)) == document

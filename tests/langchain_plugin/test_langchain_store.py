@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -35,7 +36,6 @@ from epic_memory.errors import DamagedError, InvalidInputError, MemoryClosedErro
 from epic_memory.storage.sqlite.database import Database
 from epic_plugins.collection import Collection, Key, Record
 from helpers import HashEncoder, both
-from tables import table
 
 ENCODER = HashEncoder(256)
 USERS, NOTES = ("users",), ("users", "anna")
@@ -169,46 +169,31 @@ def check(ops: list[Op], got: list[Any], expected: list[Any]) -> None:
 
 
 @given(script=scripts)
-def test_the_same_as_langgraphs_own_async(script: list[list[Op]]) -> None:
-    store, reference = EpicStore(embedding=ENCODER, fields=["text"]), Reference()
-
-    async def played() -> None:
-        for ops in script:
-            check(ops, await store.abatch(ops), reference.batch(ops))
-
-    asyncio.run(played())
-
-
-@given(script=scripts)
-def test_the_same_as_langgraphs_own_from_a_file(script: list[list[Op]]) -> None:
-    reference = Reference()
+def test_the_same_as_langgraphs_own_in_ram_and_async_and_in_a_file(script: list[list[Op]]) -> None:
+    options: Any = {"embedding": ENCODER, "fields": ["text"]}
+    store, reference = EpicStore(**options), Reference()
     with tempfile.TemporaryDirectory() as folder:
         for ops in script:
-            with EpicStore(Path(folder) / "a.store", embedding=ENCODER, fields=["text"]) as store:
-                check(ops, store.batch(ops), reference.batch(ops))
+            expected = reference.batch(ops)
+            check(ops, asyncio.run(store.abatch(ops)), expected)
+            with EpicStore(Path(folder) / "a.store", **options) as opened:
+                check(ops, opened.batch(ops), expected)
 
 
 # one by one
 
 
-def test_what_is_read_is_a_copy(store: EpicStore) -> None:
-    value = {"text": "red", "list": [1]}
+def test_what_is_read_is_a_copy_and_values_are_any_json(store: EpicStore) -> None:
+    value: Any = {"text": "naïve ☕ \x00 \n", "": None, "deep": {"b": [1, 2.5, True, {}], "a": "x"}, "big": 2**70}
+    right = copy.deepcopy(value)
     store.put(NOTES, "a", value)
-    value["list"].append(2)  # type: ignore[union-attr]
-    item = store.get(NOTES, "a")
-    assert item is not None and item.value == {"text": "red", "list": [1]}
+    value["deep"]["b"].append(2)
+    item: Any = store.get(NOTES, "a")
+    assert item.value == right and list(item.value["deep"]) == ["b", "a"]
     item.value["text"] = "changed"
-    store.search(NOTES)[0].value["list"].append(3)
+    store.search(NOTES)[0].value["deep"]["b"].append(3)
     again = store.get(NOTES, "a")
-    assert again is not None and again.value == {"text": "red", "list": [1]}
-
-
-def test_values_of_any_json(store: EpicStore) -> None:
-    value = {"text": "naïve ☕ \x00 \n", "": None, "deep": {"b": [1, 2.5, True, {}], "a": "x"}, "big": 2**70}
-    store.put(NOTES, "a", value)
-    item = store.get(NOTES, "a")
-    assert item is not None and item.value == value
-    assert list(item.value["deep"]) == ["b", "a"]
+    assert again is not None and again.value == right
 
 
 @pytest.mark.parametrize("key", ["x", "", 'a"]', "a\x00b", "ü.☕", "\ud800", "['a', 'b']"])
@@ -263,25 +248,21 @@ def test_a_filter_leaves_out_what_it_cannot_compare(store: EpicStore) -> None:
 # what goes wrong
 
 
-def doubled(key: str) -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    value[key] = value
-    return value
+CIRCLE: dict[str, Any] = {}
+CIRCLE["a"] = CIRCLE
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        {"a": {1, 2}},
-        {"a": float("nan")},
-        {"a": b"x"},
+        *({"a": wrong} for wrong in ({1, 2}, float("nan"), b"x", "\ud800")),
         {1: "a"},
-        {"a": "\ud800"},
         "text",
         "",
         [("a", 1)],
-        doubled("a"),
+        CIRCLE,
     ],
+    ids=lambda value: repr(value)[:30],
 )
 def test_what_is_no_json_is_refused(store: EpicStore, value: Any) -> None:
     with pytest.raises(InvalidInputError):
@@ -289,28 +270,25 @@ def test_what_is_no_json_is_refused(store: EpicStore, value: Any) -> None:
     assert store.search(()) == []
 
 
-@pytest.mark.parametrize(
-    "op",
-    [
-        SearchOp(USERS, limit=-1),
-        SearchOp(USERS, offset=-1, query="x"),
-        SearchOp(USERS, filter={"n": {"$in": [1]}}),
-        SearchOp(USERS, filter={"deep": {"n": {"$gt": 1, "x": 2}}}),
-        SearchOp(USERS, filter={"tags": [{"$like": "x"}]}),
-        SearchOp(USERS, filter=[("n", 1)]),  # type: ignore[arg-type]
-        ListNamespacesOp(limit=-1),
-        ListNamespacesOp(match_conditions=(MatchCondition("middle", ("a",)),)),  # type: ignore[arg-type]
-        PutOp(NOTES, "a", {}, index="text"),  # type: ignore[arg-type]
-        PutOp(NOTES, "a", {}, index=[1]),  # type: ignore[list-item]
-        PutOp(NOTES, "a", {}, index=True),  # type: ignore[arg-type]
-        PutOp(NOTES, "a", {}, index=iter(["text"])),  # type: ignore[arg-type]
-        PutOp("users", "a", {}),  # type: ignore[arg-type]
-        GetOp("users", "a"),  # type: ignore[arg-type]
-        SearchOp("users"),  # type: ignore[arg-type]
-        SearchOp("users", query="red"),  # type: ignore[arg-type]
-        "put",
-    ],
-)
+WRONG: list[Any] = [
+    SearchOp(USERS, limit=-1),
+    SearchOp(USERS, offset=-1, query="x"),
+    SearchOp(USERS, filter={"n": {"$in": [1]}}),
+    SearchOp(USERS, filter={"deep": {"n": {"$gt": 1, "x": 2}}}),
+    SearchOp(USERS, filter={"tags": [{"$like": "x"}]}),
+    SearchOp(USERS, filter=[("n", 1)]),  # type: ignore[arg-type]
+    ListNamespacesOp(limit=-1),
+    ListNamespacesOp(match_conditions=(MatchCondition("middle", ("a",)),)),  # type: ignore[arg-type]
+    *(PutOp(NOTES, "a", {}, index=index) for index in ("text", [1], True, iter(["text"]))),  # type: ignore[arg-type]
+    PutOp("users", "a", {}),  # type: ignore[arg-type]
+    GetOp("users", "a"),  # type: ignore[arg-type]
+    SearchOp("users"),  # type: ignore[arg-type]
+    SearchOp("users", query="red"),  # type: ignore[arg-type]
+    "put",
+]
+
+
+@pytest.mark.parametrize("op", WRONG, ids=range(len(WRONG)))
 async def test_operations_that_cannot_be(store: EpicStore, op: Any) -> None:
     store.put(NOTES, "held", {"text": "red", "deep": {"n": 1}})
     with pytest.raises(InvalidInputError):
@@ -318,16 +296,21 @@ async def test_operations_that_cannot_be(store: EpicStore, op: Any) -> None:
     assert keys(store.search(())) == ["held"]
 
 
-@pytest.mark.parametrize("namespace", [(), ("",), ("a.b",), ("langgraph", "x"), (1,)])
-def test_namespaces_that_cannot_be(store: EpicStore, namespace: Any) -> None:
-    with pytest.raises(InvalidNamespaceError):
-        store.put(namespace, "a", {"text": "red"})
-
-
-@pytest.mark.parametrize("options", [*table(__file__, "arguments_that_cannot_be"), {"fields": iter(["text"])}])
-def test_arguments_that_cannot_be(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError):
-        EpicStore(**options)
+def test_namespaces_and_arguments_that_cannot_be(store: EpicStore, tmp_path: Path) -> None:
+    for namespace in ((), ("",), ("a.b",), ("langgraph", "x"), (1,)):
+        with pytest.raises(InvalidNamespaceError):
+            store.put(namespace, "a", {"text": "red"})  # type: ignore[arg-type]
+    for options in (
+        *({"fields": wrong} for wrong in ("text", [""], [3], iter(["text"]))),
+        {"embedding": "openai:text-embedding-3-small"},
+        {"steering": "left"},
+        *({"preferences": wrong} for wrong in (3, [""])),
+    ):
+        with pytest.raises(InvalidInputError):
+            EpicStore(**options)  # type: ignore[arg-type]
+    (tmp_path / "text.txt").write_text("Some text that is no database at all.")
+    with pytest.raises(StoreError):
+        EpicStore(tmp_path / "text.txt")
 
 
 # what a search reads
@@ -355,25 +338,20 @@ def test_a_search_reads_no_items_of_other_prefixes(query: str | None, monkeypatc
 
 
 def test_what_one_store_writes_another_on_the_file_lists_in_the_order_of_age(tmp_path: Path) -> None:
-    with (
-        EpicStore(tmp_path / "a.store", embedding=ENCODER) as one,
-        EpicStore(tmp_path / "a.store", embedding=ENCODER) as other,
-    ):
-        for turn in range(3):
-            for store in (one, other, one):
-                store.put(
-                    ("users", f"user {turn}"), f"{len(keys(one.search((), limit=50)))}", {"text": "red", "n": turn}
-                )
-        for store in (one, other):
-            assert keys(store.search((), limit=50)) == [str(number) for number in range(9)]
-            assert keys(store.search(("users",), filter={"n": 1})) == ["3", "4", "5"]
+    path = tmp_path / "a.store"
+    with EpicStore(path, embedding=ENCODER) as one, EpicStore(path, embedding=ENCODER) as other:
+        for number, store in enumerate((one, other, one) * 2):
+            store.put(("users", f"user {number // 3}"), str(number), {"text": "red", "n": number // 3})
+            assert len(other.search((), limit=50)) == len(one.search((), limit=50)) == number + 1
         other.put(("users", "user 1"), "4", {"text": "blue", "n": 2})
         one.delete(("users", "user 0"), "0")
-        other.batch([PutOp(("users", "user 2"), key, None) for key in "678"])
+        other.batch([PutOp(("users", "user 0"), key, None) for key in "12"])
         for store in (one, other):
-            assert keys(store.search((), limit=50)) == ["1", "2", "3", "4", "5"]
-            assert keys(store.search((), filter={"n": 2})) == ["4"]
-            assert store.list_namespaces() == [("users", "user 0"), ("users", "user 1")]
+            assert keys(store.search((), limit=50)) == ["3", "4", "5"]
+            assert keys(store.search((), filter={"n": 1})) == ["3", "5"] and keys(
+                store.search((), filter={"n": 2})
+            ) == ["4"]
+            assert store.list_namespaces() == [("users", "user 1")]
 
 
 def test_a_prefix_is_made_of_whole_labels(store: EpicStore) -> None:
@@ -394,17 +372,14 @@ def test_a_store_outlives_the_process(tmp_path: Path) -> None:
         store.put(NOTES, "a", {"text": "green tea"})
         store.put(USERS, "b", {"text": "red wine"}, index=False)
         before = [item.dict() for item in store.search((), query="tea")]
-    assert [file.name for file in tmp_path.iterdir()] == ["agent.store"]
-    with EpicStore(path, embedding=ENCODER) as store:
-        assert [item.dict() for item in store.search((), query="tea")] == before
-        assert store.path == path and str(path) in repr(store)
-        assert store.verify() > 0
         store.backup(tmp_path / "copy.store")
+        assert store.path == path and str(path) in repr(store) and store.verify() > 0
     with pytest.raises(MemoryClosedError):
         store.get(NOTES, "a")
-    with EpicStore(tmp_path / "copy.store", embedding=ENCODER) as store:
-        assert [item.dict() for item in store.search((), query="tea")] == before
-    assert path.read_bytes().startswith(b"SQLite format 3")
+    for name in ("agent.store", "copy.store"):
+        with EpicStore(tmp_path / name, embedding=ENCODER) as store:
+            assert [item.dict() for item in store.search((), query="tea")] == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["agent.store", "copy.store"]
 
 
 GOOD = {
@@ -416,27 +391,31 @@ GOOD = {
 
 
 @pytest.mark.parametrize(
-    ("changed", "calls"),
-    table(__file__, "what_no_store_writes_is_damage"),
-    ids=str,
+    ("name", "value", "calls"),
+    [
+        *(("id", value, ["list"]) for value in ("{}", '["users", "anna", 3]')),
+        *(("text", value, ["get"]) for value in ("[]", "no JSON")),
+        *(("created_at", value, ["get", "put"]) for value in (None, "2026-01-01T00:00:00.000000")),
+        ("updated_at", "yesterday", ["get"]),
+    ],
 )
-def test_what_no_store_writes_is_damage(tmp_path: Path, changed: dict[str, Any], calls: list[str]) -> None:
-    record = {**GOOD, **changed}
+def test_what_no_store_writes_is_damage(tmp_path: Path, name: str, value: Any, calls: list[str]) -> None:
+    record: dict[str, Any] = {**GOOD, name: value}
     with Collection(ENCODER, tmp_path / "a.store", namespace="items") as collection:
         metadata = {name: record[name] for name in ("created_at", "updated_at")}
         collection.add([Record(id=record["id"], text=record["text"], metadata=metadata, keys=(Key(text="red"),))])
     with EpicStore(tmp_path / "a.store", embedding=ENCODER) as store:
-        for search in ({}, {"query": "red"}, {"query": "blue", "filter": {"text": "red"}}):
-            with pytest.raises(DamagedError):
-                store.search((), **search)
-        others: dict[str, Callable[[], Any]] = {
+        done: dict[str, Callable[[], Any]] = {
+            "search": lambda: store.search(()),
+            "found": lambda: store.search((), query="red"),
+            "filtered": lambda: store.search((), query="blue", filter={"text": "red"}),
             "get": lambda: store.get(NOTES, "a"),
             "put": lambda: store.put(NOTES, "a", {"text": "blue"}),
             "list": store.list_namespaces,
         }
-        for name in calls:
+        for call in ("search", "found", "filtered", *calls):
             with pytest.raises(DamagedError):
-                others[name]()
+                done[call]()
 
 
 # preferences
@@ -496,9 +475,3 @@ async def test_each_user_has_preferences(search: Callable[..., Any], request: py
     assert asked == [("users", "anna"), ("users", "bob")]
     # Never on the event loop.
     assert (threads == {threading.get_ident()}) is (request.node.callspec.params["search"] == "search")
-
-
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("Some text that is no database at all.")
-    with pytest.raises(StoreError):
-        EpicStore(tmp_path / "text.txt")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import math
@@ -10,7 +9,6 @@ import os
 import sqlite3
 import threading
 import warnings
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,58 +19,24 @@ import pytest
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 
+from chat_models import Words
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicVectorStore
 from epic_memory import Filter
-from epic_memory.errors import (
-    EncoderError,
-    InvalidInputError,
-)
+from epic_memory.errors import EncoderError, InvalidInputError
 from helpers import HashEncoder, KeepAll, both
-from tables import table
 
 TOLERANCE = 2e-3
-
-
-class RandomEmbeddings(Embeddings):
-    """A random direction for each text, the same each time; of the length that it happens to have."""
-
-    def __init__(self, size: int = 24, model: str = "random") -> None:
-        self.size = size
-        self.model = model
-
-    def embed_query(self, text: str) -> list[float]:
-        vector: list[float] = np.random.default_rng(zlib.crc32(text.encode())).normal(size=self.size).tolist()
-        return vector
-
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [self.embed_query(text) for text in texts]
-
-
-class OffTheLoop(RandomEmbeddings):
-    """Fails where it is called synchronously on an event loop."""
-
-    def embed_query(self, text: str) -> list[float]:
-        with pytest.raises(RuntimeError):
-            asyncio.get_running_loop()
-        return super().embed_query(text)
-
-    async def aembed_query(self, text: str) -> list[float]:
-        await asyncio.sleep(0)
-        return RandomEmbeddings.embed_query(self, text)
-
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [await self.aembed_query(text) for text in texts]
-
-
-class Failing(RandomEmbeddings):
-    """Fails at the texts that say so, after those before them."""
-
-    def embed_query(self, text: str) -> list[float]:
-        if "fail" in text:
-            raise ConnectionError("the server has gone")
-        return super().embed_query(text)
+TEXTS = ["red wine", "night train", "green hills", "blue sky", "a vegan stew", "casino hotels", "red wine!", "train"]
+CROWD = ["red wine here", "red wine there", "red wine now", "red train", "green hills"]
+PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
+RAW = [
+    Document(id="stew", page_content="A vegan stew for a strict vegan diet.", metadata={"kind": "food"}),
+    Document(id="casino", page_content="The hotels of the strip have casinos.", metadata={"kind": "hotel"}),
+    Document(id="treaty", page_content="The treaty of 1648 ended a long war.", metadata={"kind": "history"}),
+    Document(page_content="Quiet hotels without casinos in the old town."),
+]
+RED = Document(id="a", page_content="red")
 
 
 def words() -> HashEncoder:
@@ -95,10 +59,7 @@ def ids(documents: Sequence[Document]) -> list[str]:
     return [str(document.id) for document in documents]
 
 
-# the same as LangChain's own
-
-TEXTS = ["red wine", "night train", "green hills", "blue sky", "a vegan stew", "casino hotels", "red wine!", "train"]
-# scores
+# searches
 
 
 async def test_searches_by_text_are_steered_and_those_by_vector_are_not() -> None:
@@ -108,35 +69,30 @@ async def test_searches_by_text_are_steered_and_those_by_vector_are_not() -> Non
     vector = words().vector("red").tolist()
     unsteered = plain.similarity_search_with_score_by_vector(vector, 8)
     assert steered.similarity_search_with_score_by_vector(vector, 8) == unsteered
-    assert steered.similarity_search_with_score("red", 8) != unsteered
+    found = steered.similarity_search_with_score("red", 8)
+    assert found != unsteered
     for options in ({"steering": "off"}, {"preferences": []}):
         assert await both(steered, "similarity_search_with_score", "red", k=8, **options) == unsteered
     asked = {"preferences": ["night train"], "steering": "paper"}
-    assert await both(plain, "similarity_search_with_score", "red", k=8, **asked) == (
-        steered.similarity_search_with_score("red", 8)
-    )
+    assert await both(plain, "similarity_search_with_score", "red", k=8, **asked) == found
     with pytest.raises(TypeError, match="preferences"):
         await both(steered, "similarity_search_by_vector", vector, preferences=["red"])
 
 
-# diversity
-
-
 @pytest.mark.parametrize(
-    "options", [*table(__file__, "numbers_that_cannot_be_are_errors"), {"lambda_mult": float("nan")}]
+    ("name", "wrong"),
+    [
+        *(("k", wrong) for wrong in (0, "3")),
+        *(("fetch_k", wrong) for wrong in (2.5, None)),
+        *(("lambda_mult", wrong) for wrong in (1.1, "0.5", float("nan"))),
+    ],
 )
-async def test_numbers_that_cannot_be_are_errors(options: dict[str, Any]) -> None:
+async def test_numbers_that_cannot_be_are_errors(name: str, wrong: Any) -> None:
     store = EpicVectorStore.from_texts(TEXTS, words())
-    (name,) = options
-    searches = ["max_marginal_relevance_search", *(["similarity_search"] if name == "k" else [])]
-    for search in searches:
-        with pytest.raises(InvalidInputError, match=name):
-            await both(store, search, "red", **options)
-        with pytest.raises(InvalidInputError, match=name):
-            await both(store, f"{search}_by_vector", words().vector("red").tolist(), **options)
-
-
-CROWD = ["red wine here", "red wine there", "red wine now", "red train", "green hills"]
+    for search in ("max_marginal_relevance_search", *(["similarity_search"] if name == "k" else [])):
+        for called, asked in ((search, "red"), (f"{search}_by_vector", words().vector("red").tolist())):
+            with pytest.raises(InvalidInputError, match=name):
+                await both(store, called, asked, **{name: wrong})
 
 
 async def test_mmr_is_similarity_at_one_and_diversity_at_zero(store: EpicVectorStore) -> None:
@@ -154,34 +110,23 @@ async def test_mmr_is_similarity_at_one_and_diversity_at_zero(store: EpicVectorS
         assert len(await both(store, name, asked, k=50, fetch_k=0)) == 5
 
 
-# filters
-
-
 @pytest.mark.parametrize(
     "condition",
     [{"lang": "en"}, Filter.eq("lang", "en"), lambda document: document.metadata.get("lang") == "en"],
     ids=["mapping", "filter", "function"],
 )
-async def test_a_filter_is_part_of_every_search(store: EpicVectorStore, condition: Any) -> None:
+async def test_a_filter_is_part_of_every_search(condition: Any) -> None:
     # Nearer to the query, and many more than are asked for: a filter after the search would leave nothing.
-    store.add_texts([f"red wine {n}" for n in range(60)])
+    store = EpicVectorStore.from_texts([f"red wine {n}" for n in range(60)], words())
     store.add_texts(["red one", "red two"], [{"lang": "en"}] * 2, ids=["a", "b"])
     given = copy.deepcopy(condition)
-    vector = words().vector("red wine").tolist()
-    for name, asked in (
-        ("similarity_search", "red wine"),
-        ("similarity_search_by_vector", vector),
-        ("max_marginal_relevance_search", "red wine"),
-        ("max_marginal_relevance_search_by_vector", vector),
-    ):
-        assert sorted(ids(await both(store, name, asked, k=5, filter=condition))) == ["a", "b"]
-        assert len(await both(store, name, asked, k=1, filter=condition)) == 1
+    for search in ("similarity_search", "max_marginal_relevance_search"):
+        for name, asked in ((search, "red wine"), (f"{search}_by_vector", words().vector("red wine").tolist())):
+            assert sorted(ids(await both(store, name, asked, k=5, filter=condition))) == ["a", "b"]
+            assert len(await both(store, name, asked, k=1, filter=condition)) == 1
     retriever = store.as_retriever(search_kwargs={"k": 5, "filter": condition})
-    assert ids(retriever.invoke("red wine")) == ids(await retriever.ainvoke("red wine"))
+    assert sorted(ids(await both(retriever, "invoke", "red wine"))) == ["a", "b"]
     assert callable(condition) or condition == given
-    for wrong, match in (({"lang": {"$near": 3}}, r"\$near"), (3, "mapping")):
-        with pytest.raises(InvalidInputError, match=match):
-            await both(store, "similarity_search", "red", filter=wrong)
 
 
 async def test_a_function_that_filters_gets_copies_and_may_fail(store: EpicVectorStore) -> None:
@@ -197,13 +142,15 @@ async def test_a_function_that_filters_gets_copies_and_may_fail(store: EpicVecto
 
     assert await both(store, "similarity_search", "red", filter=spoil) == store.get_by_ids(["a"])
     assert store.get_by_ids(["a"]) == [Document(id="a", page_content="red", metadata={"deep": {"n": 1}})]
-    with pytest.raises(KeyError, match="lang"):
-        await both(store, "similarity_search", "red", filter=lambda document: document.metadata["lang"])
-    with pytest.raises(InvalidInputError, match="asynchronous"):
-        await both(store, "similarity_search", "red", filter=never)
-
-
-# retrievers
+    refused: list[tuple[Any, type[Exception], str]] = [
+        (lambda document: document.metadata["lang"], KeyError, "lang"),
+        (never, InvalidInputError, "asynchronous"),
+        ({"lang": {"$near": 3}}, InvalidInputError, r"\$near"),
+        (3, InvalidInputError, "mapping"),
+    ]
+    for condition, error, match in refused:
+        with pytest.raises(error, match=match):
+            await both(store, "similarity_search", "red", filter=condition)
 
 
 async def test_a_threshold_keeps_what_is_relevant(store: EpicVectorStore) -> None:
@@ -212,26 +159,21 @@ async def test_a_threshold_keeps_what_is_relevant(store: EpicVectorStore) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for threshold in (0.0, 0.3, 0.5, 0.9):
-            retriever = store.as_retriever(
-                search_type="similarity_score_threshold", search_kwargs={"score_threshold": threshold, "k": 5}
-            )
+            how = {"score_threshold": threshold, "k": 5}
+            retriever = store.as_retriever(search_type="similarity_score_threshold", search_kwargs=how)
             found = await both(retriever, "invoke", "red wine here")
             assert set(ids(found)) == {text for text, score in scored.items() if score >= threshold}
-        opposite = EpicVectorStore(RandomEmbeddings())
-        opposite.add_texts([f"{n}" for n in range(50)])
-        kept = opposite.similarity_search_with_relevance_scores("0", k=50)
-        assert len(kept) == 50 and kept[-1][1] == 0.0 and kept[0][1] == pytest.approx(1.0, abs=TOLERANCE)
+        # What is opposite to a query is of no relevance, not of less.
+        store.add_texts(["opposite"], ids=["opposite"])
+        opposite = (-words().vector("opposite")).tolist()
+        assert store.similarity_search_with_score_by_vector(opposite, 9)[-1][1] == pytest.approx(-1.0, abs=TOLERANCE)
+        shifted = EpicVectorStore(Words(shift=-1.0))
+        shifted.add_texts(TEXTS)
+        kept = shifted.similarity_search_with_relevance_scores("red", k=8)
+        assert len(kept) == 8 and all(0.0 <= score <= 1.0 for _, score in kept) and kept[-1][1] == 0.0
 
 
 # making one of documents
-
-PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
-RAW = [
-    Document(id="stew", page_content="A vegan stew for a strict vegan diet.", metadata={"kind": "food"}),
-    Document(id="casino", page_content="The hotels of the strip have casinos.", metadata={"kind": "hotel"}),
-    Document(id="treaty", page_content="The treaty of 1648 ended a long war.", metadata={"kind": "history"}),
-    Document(page_content="Quiet hotels without casinos in the old town."),
-]
 
 
 @pytest.mark.parametrize("options", [{}, {"preferences": PREFERENCES}], ids=["plain", "steered"])
@@ -257,19 +199,6 @@ async def test_texts_and_documents_make_the_same_store(options: dict[str, Any], 
     assert EpicVectorStore.from_texts([]).similarity_search("red") == []
 
 
-async def test_from_documents_refuses_what_cannot_be(path: Path) -> None:
-    for options, kind, match in (
-        ({"llm": KeepAll()}, TypeError, "llm"),
-        ({"top_k": 3}, TypeError, "top_k"),
-        ({"steering": "on"}, InvalidInputError, "mode"),
-        ({"preferences": [""]}, ValueError, "preference is empty"),
-        ({"embedding": "nomic"}, InvalidInputError, "embeddings must be"),
-    ):
-        with pytest.raises(kind, match=match):
-            await both(EpicVectorStore, "from_documents", RAW, path=path, **options)
-        assert not path.exists()
-
-
 async def test_asynchronous_calls_leave_the_event_loop_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connect, threads = sqlite3.connect, set()
 
@@ -277,35 +206,42 @@ async def test_asynchronous_calls_leave_the_event_loop_alone(path: Path, monkeyp
         threads.add(threading.get_ident())
         return connect(*arguments, **options)
 
+    class Sync(Words):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            threads.add(threading.get_ident())
+            return super().embed_documents(texts)
+
     monkeypatch.setattr(sqlite3, "connect", connected)
-    embeddings = OffTheLoop()
-    for options in ({}, {"preferences": PREFERENCES}):
-        made = await EpicVectorStore.afrom_documents(RAW, embeddings, path=path, **options)
-        assert threads and threading.get_ident() not in threads
-        assert await made.aadd_documents([]) == []
-        await made.aadd_texts(["red"], ids=["a"])
-        await made.asimilarity_search("red", preferences=["blue sky"])
-        await made.asimilarity_search_with_score("red")
-        await made.asimilarity_search_with_relevance_scores("red")
-        await made.amax_marginal_relevance_search("red")
-        await made.aget_by_ids(["a"])
-        await made.adelete(["a"])
-        assert await made.as_retriever().ainvoke("red") is not None
-        made.close()
-        path.unlink()
+    made = await EpicVectorStore.afrom_documents(RAW, Sync(), path=path, preferences=PREFERENCES)
+    assert await made.aadd_documents([]) == []
+    await made.aadd_texts(["red"], ids=["a"])
+    await made.asimilarity_search("red", preferences=["blue sky"])
+    for name in ("similarity_search_with_score", "similarity_search_with_relevance_scores"):
+        await getattr(made, f"a{name}")("red")
+    await made.amax_marginal_relevance_search("red")
+    await made.aget_by_ids(["a"])
+    await made.adelete(["a"])
+    assert await made.as_retriever().ainvoke("red") is not None
+    made.close()
+    assert threads and threading.get_ident() not in threads
 
 
-# the file
+class Failing(Words):
+    """Fails at the texts that say so, after those before them."""
+
+    def _document(self, text: str) -> list[float]:
+        if "fail" in text:
+            raise ConnectionError("the server has gone")
+        return super()._document(text)
+
+    _query = _document
 
 
 async def test_a_failing_model_stores_nothing_and_leaves_no_file_open(path: Path) -> None:
-    def held_open() -> int:
-        links = [link for link in Path("/proc/self/fd").glob("*") if link.is_symlink()]
-        return sum(str(path) == os.path.realpath(link) for link in links)
-
-    with pytest.raises(EncoderError, match="the server has gone") as failed:
+    with pytest.raises(EncoderError, match="the server has gone"):
         await both(EpicVectorStore, "from_texts", ["red", "fail", "blue"], Failing(), path=path)
-    assert failed.value and not held_open()
+    links = [link for link in Path("/proc/self/fd").glob("*") if link.is_symlink()]
+    assert not [link for link in links if os.path.realpath(link) == str(path)]
     with EpicVectorStore(Failing(), path=path) as store:
         store.add_texts(["red"], ids=["a"])
         before = path.read_bytes()
@@ -320,38 +256,28 @@ async def test_a_failing_model_stores_nothing_and_leaves_no_file_open(path: Path
 # documents with instructions
 
 
-def instructed(name: str, text: str, *instructions: str, stance: str = "supports", preference: str = "p") -> Document:
+def instructed(name: str, text: str, *instructions: str) -> Document:
     """As the transformer writes it."""
-    alignments = [
-        {"instruction": each, "stance": stance, "preference": preference, "similarity": 0.5} for each in instructions
-    ]
-    flat = {"epic_instruction": instructions[0], "epic_stance": stance} if instructions else {}
-    return Document(id=name, page_content=text, metadata={**flat, "epic_alignments": json.dumps(alignments)})
+    alignments = [{"instruction": each, "stance": "supports", "preference": "p"} for each in instructions]
+    return Document(id=name, page_content=text, metadata={"epic_alignments": json.dumps(alignments)})
 
 
 async def test_a_document_is_found_by_its_text_and_in_the_papers_way_by_its_instructions(
     store: EpicVectorStore,
 ) -> None:
-    store.add_documents(
-        [
-            instructed("a", "green hills", "offer red wine", "take night train"),
-            instructed("b", "blue sky", "offer beer"),
-            Document(id="c", page_content="-", metadata={"epic_instruction": "offer tea"}),
-        ]
-    )
+    plainly = Document(id="c", page_content="-", metadata={"epic_instruction": "offer tea"})
+    store.add_documents([instructed("a", "green hills", "offer red wine", "take night train"), plainly])
     for query in ("offer red wine", "take night train", "green hills"):
         # A query that is steered towards itself stays as it is.
         paper: dict[str, Any] = {"preferences": [query], "steering": "paper"}
         scored = await both(store, "similarity_search_with_score", query, k=3, **paper)
-        assert scored[0][0].id == "a" and scored[0][1] == pytest.approx(1.0, abs=TOLERANCE)
-        assert len({document.id for document, _ in scored}) == 3
+        assert ids([document for document, _ in scored]) == ["a", "c"]
+        assert scored[0][1] == pytest.approx(1.0, abs=TOLERANCE)
         plain = store.similarity_search_with_score(query, 1)[0][1]
         assert plain == pytest.approx(1.0 if query == "green hills" else 0.0, abs=TOLERANCE)
-    # Stored anew, it has other instructions; without any, it is found by its text.
-    for metadata in ({}, {"epic_alignments": "[]"}, {"epic_instruction": " "}, {"epic_instruction": None}):
-        store.add_documents([Document(id="a", page_content="green hills", metadata=metadata)])
-        assert store.similarity_search_with_score("green hills", 1)[0][1] == pytest.approx(1.0, abs=TOLERANCE)
-        assert store.similarity_search_with_score("night train", 1)[0][1] < TOLERANCE
+    # Stored anew, it has other instructions, or none.
+    store.add_documents([Document(id="a", page_content="green hills")])
+    assert store.similarity_search_with_score("night train", 1, preferences=["night train"])[0][1] < TOLERANCE
 
 
 def test_what_the_transformer_writes_is_found(path: Path) -> None:
@@ -371,23 +297,14 @@ def test_what_the_transformer_writes_is_found(path: Path) -> None:
         assert made.similarity_search_with_score("a hotel", 9) == right
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [*table(__file__, "broken_guidance_is_refused_and_nothing_is_stored"), {"epic_alignments": "[" * 100_000}],
-    ids=lambda metadata: str(metadata)[:60],
-)
-async def test_broken_guidance_is_refused_and_nothing_is_stored(metadata: dict[str, Any]) -> None:
-    store = EpicVectorStore(words())
-    documents = [Document(id="a", page_content="red"), Document(id="b", page_content="blue", metadata=metadata)]
-    with pytest.raises(InvalidInputError, match=r"Document 2: The guidance .*'b' cannot be read.*epic_"):
-        await both(store, "add_documents", documents)
-    assert store.similarity_search("red") == []
-
-
 # bad input
 
 
-RED = Document(id="a", page_content="red")
+BROKEN: list[dict[str, Any]] = [
+    {"epic_alignments": '{"instruction": "offer wine"}'},
+    {"epic_instruction": 3},
+    {"epic_instruction": "offer wine", "epic_stance": "maybe"},
+]
 DEEP = json.loads('{"a":' * 100 + "1" + "}" * 100)
 WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     *(("add_documents", wrong, {}, "Document") for wrong in ("red", ["red"], RED, [RED, None], {"a": 1}, None)),
@@ -398,6 +315,10 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
         [RED, Document(id="b", page_content="x", metadata={"a": {1}})],
         {},
         "Document 2.*'b' is not JSON",
+    ),
+    *(
+        ("add_documents", [RED, Document(id="b", page_content="blue", metadata=broken)], {}, "Document 2: The guidance")
+        for broken in BROKEN
     ),
     ("add_documents", [RED], {"ids": ["a", "b"]}, "2 ids for 1"),
     ("add_texts", ["red"], {"ids": ["a"], "metadatas": [{"a": [{"b": {1: "x"}}]}]}, "no string"),
@@ -411,6 +332,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     *(("add_texts", ["red", "x"], {"metadatas": wrong}, "metadatas") for wrong in ({"a": 1}, [{}, "b"], "ab", 3)),
     *((name, wrong, {}, "ids") for name in ("delete", "get_by_ids") for wrong in ("a", 3, [3], [b"a"])),
     *(("similarity_search", wrong, {}, "query") for wrong in (None, 3, ["red"])),
+    ("similarity_search_by_vector", None, {}, "vector"),
 ]
 
 
@@ -442,35 +364,37 @@ async def test_ids_of_every_kind(store: EpicVectorStore) -> None:
     assert ids(store.get_by_ids(strange)) == strange[1:]
 
 
-async def test_unknown_arguments_are_errors(store: EpicVectorStore) -> None:
-    vector = words().vector("red")
+async def test_unknown_arguments_and_wrong_options_are_errors(store: EpicVectorStore, path: Path) -> None:
     for name, argument in (
         ("add_documents", RAW),
         ("add_texts", ["red"]),
         ("delete", ["a"]),
         ("similarity_search", "red"),
-        ("similarity_search_by_vector", vector),
+        ("similarity_search_by_vector", words().vector("red")),
         ("max_marginal_relevance_search", "red"),
         ("from_documents", RAW),
     ):
         with pytest.raises(TypeError, match="top_k"):
             await both(store, name, argument, top_k=3)
     assert store.similarity_search("red") == []
-    with pytest.raises(InvalidInputError, match="vector"):
-        await both(store, "similarity_search_by_vector", None)
-    for embedding in ("nomic-embed-text", 3, RandomEmbeddings, object()):
-        with pytest.raises(InvalidInputError, match="embeddings must be"):
-            EpicVectorStore(embedding)  # type: ignore[arg-type]
-    for options in ({"steering": "on"}, {"preferences": 3}, {"preferences": [""]}, {"preferences": ""}):
-        with pytest.raises(InvalidInputError):
-            EpicVectorStore(words(), **options)  # type: ignore[arg-type]
-
-
-# what belongs to others stays as it is
+    elsewhere = path.with_name("new.vectors")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        *(({"embedding": each}, "embeddings must be") for each in ("nomic-embed-text", 3, np.ones(2), object())),
+        ({"steering": "on"}, "mode"),
+        *(({"preferences": each}, "preference") for each in (3, [""], "")),
+    ]
+    for options, match in wrong:
+        with pytest.raises(InvalidInputError, match=match):
+            EpicVectorStore(path=elsewhere, **options)
+        with pytest.raises(InvalidInputError, match=match):
+            await both(EpicVectorStore, "from_documents", RAW, path=elsewhere, **options)
+    with pytest.raises(TypeError, match="llm"):
+        EpicVectorStore.from_documents(RAW, path=elsewhere, llm=KeepAll())
+    assert not elsewhere.exists()
 
 
 def test_the_embedding_model_is_known() -> None:
-    for embedding in (RandomEmbeddings(), EpicEmbeddings()):
+    for embedding in (Words(), EpicEmbeddings()):
         assert EpicVectorStore(embedding).embeddings is embedding
     default = EpicVectorStore().embeddings
     assert isinstance(default, EpicEmbeddings) and len(default.embed_query("red")) == default.encoder.dimension

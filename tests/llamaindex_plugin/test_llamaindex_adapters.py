@@ -11,13 +11,9 @@ import pytest
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.base.llms.types import (
-    ChatMessage,
-    ChatResponse,
     CompletionResponse,
     CompletionResponseGen,
     LLMMetadata,
-    TextBlock,
-    ThinkingBlock,
 )
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.events.llm import LLMChatEndEvent, LLMChatStartEvent
@@ -25,9 +21,8 @@ from llama_index.core.llms import CustomLLM, MockLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
 from pydantic import BaseModel, Field, PrivateAttr
 
-from epic_llamaindex.models import EpicEmbedding, LlamaIndexLM, lm_of, verifier_of
+from epic_llamaindex.models import LlamaIndexLM, lm_of, verifier_of
 from epic_memory.errors import InvalidInputError
-from epic_memory.lm import Completion
 from helpers import HashEncoder
 from limited_models import KEEP, Limited, Settings
 from llamaindex_models import ScriptedLLM, heard
@@ -68,14 +63,6 @@ class Completing(CustomLLM):
         raise NotImplementedError
 
 
-def answering(answer: Any) -> LlamaIndexLM:
-    return LlamaIndexLM(ScriptedLLM(answers=[answer]))
-
-
-def response(text: str = KEEP, **settings: Any) -> ChatResponse:
-    return ChatResponse(message=ChatMessage(role="assistant", content=text), **settings)
-
-
 # what is asked
 
 
@@ -86,10 +73,6 @@ async def test_a_model_that_completes_prompts_is_called_in_a_thread(complete: Co
     llm.threads.clear()
     await LlamaIndexLM(llm).acomplete(ASKED)
     assert llm.threads and threading.get_ident() not in llm.threads
-
-
-async def test_the_mock_of_the_framework_answers_with_the_prompt(complete: Complete) -> None:
-    assert "Keep it?" in (await complete(LlamaIndexLM(MockLLM()))).text
 
 
 async def test_a_schema_is_sent_where_it_is_known_how(complete: Complete) -> None:
@@ -125,33 +108,6 @@ async def test_copies_share_the_clients_of_the_model(complete: Complete) -> None
         assert len(llm.made) == expected
 
 
-# what is answered
-
-
-async def test_thinking_is_no_answer(complete: Complete) -> None:
-    blocks = [ThinkingBlock(content="Discard?"), TextBlock(text="Ke"), TextBlock(text="ep")]
-    said = ChatResponse(message=ChatMessage(role="assistant", blocks=blocks))
-    assert await complete(answering(said)) == Completion(text="Keep")
-
-
-# names, arguments
-
-
-def test_the_name_is_that_of_class_and_model() -> None:
-    assert LlamaIndexLM(ScriptedLLM(answers=[], model="tiny:1b")).name == "llamaindex:ScriptedLLM:tiny:1b"
-    assert LlamaIndexLM(Completing()).name == "llamaindex:Completing"
-    assert LlamaIndexLM(Completing(), name="mine").name == "mine"
-
-
-def test_the_context_is_what_the_model_was_given() -> None:
-    class Windowed(ScriptedLLM):
-        context_window: int = 3900
-
-    assert LlamaIndexLM(Windowed(answers=[])).context is None  # nobody's choice
-    assert LlamaIndexLM(Windowed(answers=[], context_window=8192)).context == 8192
-    assert LlamaIndexLM(Windowed(answers=[], context_window=8192), context=4096).context == 4096
-
-
 class Answer(BaseModel):
     text: str
 
@@ -163,26 +119,23 @@ def test_a_structured_llm_is_an_error() -> None:
             make(structured)
 
 
-def test_a_message_never_shows_a_model() -> None:
-    with pytest.raises(InvalidInputError) as raised:
-        LlamaIndexLM(EpicEmbedding())  # type: ignore[arg-type]
-    assert "EpicEmbedding" in str(raised.value) and "model_name" not in str(raised.value)
-
-
 # who hears of it
 
 
 dispatcher = get_dispatcher(__name__)
 
 
+TEXTS = ["A vegan diet of beans.", "Old churches.", "Night trains."]
+
+
 @dispatcher.span
 def adds(memory: Any) -> None:
-    memory.add(["A vegan diet of beans.", "Old churches.", "Night trains."])
+    memory.add(TEXTS)
 
 
 @dispatcher.span
 async def aadds(memory: Any) -> None:
-    await memory.aadd(["A vegan diet of beans.", "Old churches.", "Night trains."])
+    await memory.aadd(TEXTS)
 
 
 @pytest.mark.parametrize(

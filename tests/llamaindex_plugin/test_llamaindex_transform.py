@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import itertools
 import json
@@ -10,12 +9,10 @@ import logging
 import pickle
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
@@ -36,8 +33,8 @@ from pydantic import ValidationError
 
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, encoder_of
-from epic_memory import EpicMemory, Preference, Settings, Stance
-from epic_memory.encoders import default_encoder, embed
+from epic_memory import Preference, Settings
+from epic_memory.encoders import embed
 from epic_memory.errors import (
     EncoderError,
     InvalidInputError,
@@ -45,21 +42,18 @@ from epic_memory.errors import (
     UndecidedError,
 )
 from epic_memory.types import BuildReport
-from helpers import HashEncoder, KeepAll, settled
+from helpers import Clock, HashEncoder, KeepAll, settled
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM, SyncEmbedding, heard
 from scripted import (
     TRAIN,
     WINE,
     Asked,
     Scripted,
-    answer_to,
     documents,
-    read_prompt,
     verifier_of,
 )
 
 Run = Callable[..., Awaitable[list[BaseNode]]]
-EXCLUDED = ("excluded_embed_metadata_keys", "excluded_llm_metadata_keys")
 KEPT = [f"item {5 * n + m}" for n in range(4) for m in (0, 2, 3)]
 
 
@@ -70,8 +64,7 @@ def nodes(count: int = 4) -> list[TextNode]:
 
 def step(lm: Scripted | None = None, **options: Any) -> EpicTransform:
     """A step for two preferences, whose model decides by what is said in the text."""
-    lm = Scripted() if lm is None else lm
-    given = {"preferences": [WINE, TRAIN], "encoder": HashEncoder(), "llm": verifier_of(lm), **options}
+    given = {"preferences": [WINE, TRAIN], "encoder": HashEncoder(), "llm": verifier_of(lm or Scripted()), **options}
     return EpicTransform(**settled(**given))
 
 
@@ -97,79 +90,28 @@ def stalls_at(*numbers: int) -> Callable[[Asked], None]:
     return hook
 
 
-async def _call(keep: EpicTransform, given: Any, **options: Any) -> list[BaseNode]:
-    return keep(given, **options)
-
-
-async def _acall(keep: EpicTransform, given: Any, **options: Any) -> list[BaseNode]:
-    return await keep.acall(given, **options)
-
-
-WAYS: dict[str, Run] = {"call": _call, "acall": _acall}
-
-
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=["call", "acall"])
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a step with or without blocking the event loop; inside a running loop both times."""
-    return WAYS[request.param]
 
+    async def done(keep: EpicTransform, given: Any, **options: Any) -> list[BaseNode]:
+        return keep(given, **options) if request.param == "call" else await keep.acall(given, **options)
 
-async def test_no_nodes_are_none(run: Run) -> None:
-    assert await run(step(), []) == []
-    assert await run(step(preferences=[]), []) == []
-
-
-WORDS = ["wine", "red", "train", "night", "sea", "nowine", "notrain", "vegan", "hotel", "casino"]
-TEXT = st.lists(st.sampled_from(WORDS), min_size=0, max_size=6).map(" ".join)
-METADATA = st.fixed_dictionaries({}, optional={"own": st.integers(), "nested": st.lists(st.text(max_size=3))})
-NODES = st.lists(st.tuples(TEXT, st.sampled_from([Document, TextNode, Node]), METADATA), max_size=10).map(
-    lambda told: [_made(kind, text, f"n{n}", metadata) for n, (text, kind, metadata) in enumerate(told)]
-)
-
-
-def _made(kind: type[BaseNode], text: str, node_id: str, metadata: dict[str, Any]) -> BaseNode:
-    more: dict[str, Any] = {"text_resource": MediaResource(text=text)} if kind is Node else {"text": text}
-    return kind(id_=node_id, metadata=metadata, **more)
-
-
-@settings(max_examples=20, deadline=None)
-@given(given=NODES, annotate=st.booleans(), embedded=st.booleans())
-def test_what_comes_out_came_in(given: list[BaseNode], annotate: bool, embedded: bool) -> None:
-    preferences = [WINE, TRAIN, "I avoid hotels with casinos."]
-    options = {"annotate": annotate, "embed_model": EpicEmbedding() if embedded else None}
-    keep = EpicTransform(preferences=preferences, llm=verifier_of(Scripted()), **options)
-    before = copy.deepcopy(given)
-    found = keep(given)
-    assert given == before
-    places = [ids(given).index(one) for one in ids(found)]
-    assert places == sorted(set(places))
-    for place, node in zip(places, found, strict=True):
-        origin = given[place]
-        assert type(node) is type(origin) and node is not origin
-        assert texts([node]) == texts([origin])
-        own = {key: value for key, value in node.metadata.items() if not key.startswith("epic_")}
-        assert own == origin.metadata
-        assert (node.embedding is not None) == embedded
-        assert (len(own) < len(node.metadata)) == annotate
-        for mode in (MetadataMode.EMBED, MetadataMode.LLM):
-            assert node.get_content(metadata_mode=mode) == origin.get_content(metadata_mode=mode)
-    assert asyncio.run(keep.acall(given)) == found
-    # A node is the same, whatever comes with it, and however often it is run.
-    assert [one for node in given for one in keep([node])] == found == keep(found)
+    return done
 
 
 # what comes out
 
 
-async def test_what_is_given_stays_as_it_is(run: Run) -> None:
+async def test_all_of_a_node_stays_and_is_not_shared(run: Run) -> None:
     linked = RelatedNodeInfo(node_id="b", metadata={"authors": ["Ann"]})
     given = [
         TextNode(
             text="red wine",
             id_="a",
-            metadata={"authors": ["Ann"], "when": date(2020, 1, 1), "Epic": "own", "nothing": None},
+            metadata={"when": date(2020, 1, 1), "Epic": "own", "nothing": None, "set": {1}, "kind": dict},
             excluded_embed_metadata_keys=["when"],
-            excluded_llm_metadata_keys=["authors"],
+            excluded_llm_metadata_keys=["Epic"],
             relationships={NodeRelationship.NEXT: linked, NodeRelationship.CHILD: [linked]},
             embedding=[0.1, 0.2],
             start_char_idx=3,
@@ -179,18 +121,21 @@ async def test_what_is_given_stays_as_it_is(run: Run) -> None:
     ]
     before = copy.deepcopy(given)
     first, second = await run(step(), given)
-    assert given == before and len(given) == 3
     assert isinstance(first, TextNode) and first.start_char_idx == 3 and first.embedding == [0.1, 0.2]
-    assert first.metadata["when"] == date(2020, 1, 1) and first.metadata["nothing"] is None
-    assert first.excluded_embed_metadata_keys[0] == "when" and first.excluded_llm_metadata_keys[0] == "authors"
-    # Nothing of what comes out is shared with what came in.
-    first.metadata["authors"].append("Bob")
+    assert {key: first.metadata[key] for key in given[0].metadata} == given[0].metadata
+    assert first.excluded_embed_metadata_keys[0] == "when" and first.excluded_llm_metadata_keys[0] == "Epic"
+    # Guidance is neither embedded nor shown.
+    for mode in (MetadataMode.EMBED, MetadataMode.LLM):
+        assert first.get_content(metadata_mode=mode) == given[0].get_content(metadata_mode=mode)
     first.embedding.append(0.3)
     first.excluded_embed_metadata_keys.clear()
     first.relationships.clear()
     assert isinstance(second, Document) and second.text_resource is not None
     second.text_resource.text = "changed"
     assert given == before
+    lock = threading.Lock()
+    (odd,) = await run(step(), [TextNode(text="red wine", metadata={"lock": lock})])
+    assert odd.metadata["lock"] is lock
 
 
 async def test_without_annotation_nothing_is_written(run: Run) -> None:
@@ -205,22 +150,12 @@ async def test_without_annotation_nothing_is_written(run: Run) -> None:
         assert "epic_" not in str(node.metadata) + str(node.relationships)
 
 
-EMBEDDERS: dict[str, Callable[[], Any]] = {
-    "a framework's": ScriptedEmbedding,
-    "a synchronous one": SyncEmbedding,
-    "the embedded one": EpicEmbedding,
-    "an encoder": HashEncoder,
-}
-
-
-@pytest.mark.parametrize("kind", EMBEDDERS)
-async def test_a_node_is_embedded_by_its_strongest_instruction(kind: str, run: Run) -> None:
-    model = EMBEDDERS[kind]()
-    keep = step(embed_model=model)
+@pytest.mark.parametrize("kind", [ScriptedEmbedding, SyncEmbedding, EpicEmbedding, HashEncoder])
+async def test_a_node_is_embedded_by_its_strongest_instruction(kind: Callable[[], Any], run: Run) -> None:
+    model = kind()
     given = [*nodes(1), TextNode(text="red wine", embedding=[1.0])]
-    for node in await run(keep, given):
-        instruction = node.metadata["epic_instruction"]
-        wanted = embed(encoder_of(model), [instruction])[0].tolist()
+    for node in await run(step(embed_model=model), given):
+        wanted = embed(encoder_of(model), [node.metadata["epic_instruction"]])[0].tolist()
         assert node.embedding == pytest.approx(wanted, abs=1e-4)
         assert all(type(number) is float for number in node.embedding)
     assert given[-1].embedding == [1.0]
@@ -235,26 +170,17 @@ async def test_what_embeds_instructions_is_what_compares_unless_told(run: Run) -
     assert WINE not in model.documents and encoder.texts[WINE] == 1
 
 
-async def test_each_instruction_is_embedded_once(run: Run) -> None:
-    model = ScriptedEmbedding()
-    same = [TextNode(text="red wine", id_=str(n)) for n in range(5)]
-    found = await run(step(embed_model=model), same)
+async def test_each_text_is_judged_once_and_each_instruction_embedded_once(run: Run) -> None:
+    model, lm = ScriptedEmbedding(), Scripted()
+    same = [TextNode(text="red wine", id_=str(n % 3)) for n in range(5)]
+    found = await run(step(lm, embed_model=model), same)
+    assert ids(found) == ["0", "1", "2", "0", "1"] and lm.calls == 1
     assert model.documents == ["Serve red wine with red wine"]
     found[0].embedding.append(0.0)
     assert len(found[1].embedding) == model.dimension
-
-
-async def test_without_instructions_a_nodes_own_embedding_stays(run: Run) -> None:
+    # Without instructions, a node's own embedding stays.
     given = [TextNode(text="red wine", embedding=[1.0]), TextNode(text="red wine")]
-    found = await run(step(fine=False, embed_model=EpicEmbedding()), given)
-    assert [node.embedding for node in found] == [[1.0], None]
-
-
-async def test_the_same_node_twice_comes_out_twice(run: Run) -> None:
-    lm = Scripted()
-    given = [TextNode(text="red wine", id_="a"), TextNode(text="red wine", id_="a")]
-    found = await run(step(lm), [*given, given[0]])
-    assert ids(found) == ["a", "a", "a"] and lm.calls == 1
+    assert [node.embedding for node in await run(step(fine=False, embed_model=model), given)] == [[1.0], None]
 
 
 # kinds of nodes
@@ -290,32 +216,20 @@ async def test_media_without_text_pass_as_they_are(run: Run) -> None:
     assert found[:4] == before == given and lm.calls == 4
     assert all(one is not other for one, other in zip(found, given, strict=False))
     assert keep.report.seen == 5 and keep.report.warnings == []
-
-
-async def test_metadata_may_be_anything(run: Run) -> None:
-    odd = {"lock": threading.Lock(), "set": {1}, "nan": float("nan"), "bytes": b"\x00", "kind": dict}
-    (found,) = await run(step(), [TextNode(text="red wine", metadata=odd)])
-    assert {key: found.metadata[key] for key in odd} == odd
+    # They do not bring guidance of their own.
+    image = ImageNode(image_url="http://localhost/x.png", metadata={"epic_instruction": "Obey.", "title": "x"})
+    (passed,) = await run(step(annotate=False), [image])
+    assert passed.metadata == {"title": "x"} and "epic_instruction" in image.metadata
 
 
 # running
 
 
-async def test_nothing_blocks_the_event_loop() -> None:
-    encoder, lm, model = HashEncoder(), Scripted(concurrency=3, seconds=0.001), ScriptedEmbedding()
-    keep = step(lm, encoder=encoder, embed_model=model)
-    here = threading.get_ident()
-    assert ids(await keep.acall(nodes())) == KEPT
-    assert here not in encoder.sync_threads and not model.threads and lm.most_at_once == 3
-    slow = SyncEmbedding()
-    await EpicTransform(preferences=[WINE], embed_model=slow, llm=KeepAll()).acall(nodes())
-    assert slow.threads and here not in slow.threads
-
-
-async def test_there_is_a_span(run: Run) -> None:
-    with heard() as (_, spans):
-        await run(step(), nodes(1))
-    assert len([span for span in spans if span.id_.startswith("EpicTransform.")]) == 1
+async def test_a_synchronous_model_is_called_in_a_thread() -> None:
+    slow, model = SyncEmbedding(), ScriptedEmbedding()
+    for one in (slow, model):
+        await step(embed_model=one).acall(nodes())
+    assert slow.threads and threading.get_ident() not in slow.threads and not model.threads
 
 
 # reports, and what has no verdict
@@ -356,12 +270,6 @@ async def test_what_the_model_cannot_decide_does_not_hold_up_the_rest(
     assert await run(keep, keep.undecided) == [decided[one.node_id]] and keep.undecided == []
 
 
-async def test_media_do_not_bring_guidance_of_their_own(run: Run) -> None:
-    image = ImageNode(image_url="http://localhost/x.png", metadata={"epic_instruction": "Obey.", "title": "x"})
-    (passed,) = await run(step(annotate=False), [image])
-    assert passed.metadata == {"title": "x"} and "epic_instruction" in image.metadata
-
-
 async def test_the_share_that_passes_is_one_of_what_is_near_to_the_preferences_of_now(run: Run) -> None:
     share = Settings(keep_rate=0.25, fine=False)
     given = [TextNode(id_=str(n), text=f"red wine {n}" if n % 2 else f"night train {n}") for n in range(60)]
@@ -398,19 +306,6 @@ async def test_undecided_nodes_that_come_again_with_other_ids_are_the_same_ones(
     lm.hook = None
     await run(keep, [TextNode(text="red wine", relationships=dict(source))])
     assert keep.undecided == []
-
-
-# models
-
-
-def llama(**options: Any) -> ScriptedLLM:
-    """A LlamaIndex LLM that answers our prompts as `Scripted` does."""
-    return ScriptedLLM(answers=_answer, **options)
-
-
-def _answer(messages: list[Any]) -> str:
-    asked = read_prompt([{"role": one.role.value, "content": one.content} for one in messages])
-    return answer_to(asked, lambda chunk, preference: None if f"no{preference[-4:]}" in chunk else Stance.SUPPORTS)
 
 
 @pytest.mark.parametrize("part", ["encoder", "embed_model"])
@@ -456,56 +351,36 @@ def test_settings_change_what_comes_out_and_nothing_is_asked_again() -> None:
     assert {asked.preferences for asked in lm.asked} == {("blue sky",)}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "match"),
-    [
-        ("preferences", ["a", "a"], "given twice"),
-        ("llm", "qwen3:4b", "There is no model .qwen3:4b."),
-    ],
-)
-def test_a_setting_that_cannot_be_is_refused_and_the_old_one_stays(name: str, value: Any, match: str) -> None:
+def test_a_setting_that_cannot_be_is_refused_and_the_old_one_stays() -> None:
     keep = step()
     before = keep.to_dict()
-    with pytest.raises(ValidationError, match=match):
-        setattr(keep, name, value)
+    with pytest.raises(ValidationError, match="given twice"):
+        keep.preferences = ["a", "a"]
+    with pytest.raises(ValidationError, match="There is no model 'qwen3:4b'"):
+        keep.llm = "qwen3:4b"
     assert keep.to_dict() == before and ids(keep(nodes())) == KEPT
 
 
-async def test_a_preference_that_expires_meanwhile_counts_no_more(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    from epic_memory.types import preferences
-
-    end = datetime.now(timezone.utc) + timedelta(days=1)
-    keep = step(preferences=[Preference(text=WINE, expires_at=end), TRAIN])
+async def test_a_preference_that_expires_meanwhile_counts_no_more(clock: Clock, run: Run) -> None:
+    keep = step(preferences=[Preference(text=WINE, expires_at=clock.ends(days=1)), TRAIN])
     assert ids(await run(keep, nodes())) == KEPT
     before = keep.to_dict()
-    monkeypatch.setattr(preferences.time, "time", lambda: end.timestamp() + 1)
+    clock.pass_by(days=2)
     assert keep.to_dict() != before
     assert await run(keep, nodes()) == step(preferences=[TRAIN])(nodes())
 
 
-# bad input
+# calls
 
 
-class Keyed(KeepAll):
-    """Shows its key."""
-
-    def __repr__(self) -> str:
-        return "sk-1234"
-
-
-def test_errors_and_representations_show_no_model() -> None:
-    with pytest.raises(ValidationError) as caught:
-        EpicTransform(settings=5, llm=Keyed())
-    assert "sk-1234" not in str(caught.value) + repr(EpicTransform(preferences=[WINE], llm=Keyed()))
-
-
-async def test_preferences_are_not_for_a_call(run: Run) -> None:
+async def test_what_a_call_takes(run: Run) -> None:
     with pytest.raises(InvalidInputError, match="give them to EpicTransform itself"):
         await run(step(), nodes(), preferences=[WINE])
-
-
-async def test_what_a_pipeline_passes_on_to_all_steps_does_not_matter(run: Run) -> None:
-    assert ids(await run(step(), nodes(), show_progress=True, use_async=False)) == KEPT
+    # What a pipeline passes on to all steps does not matter; and there is a span.
+    with heard() as (_, spans):
+        found = await run(step(), nodes(), show_progress=True, use_async=False)
+    assert len([span for span in spans if span.id_.startswith("EpicTransform.")]) == 1
+    assert ids(found) == KEPT
 
 
 # stored, copied, sent
@@ -539,29 +414,7 @@ def test_a_copy_shares_settings_and_models_and_nothing_that_was_seen(how: str) -
     assert keep.model_copy(update={"settings": {"tau": 0.9}}).settings == Settings(tau=0.9)
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"llm": KeepAll()}, "with llm= or memory= cannot be sent"),
-        ({"llm": llama()}, "with llm= or memory= cannot be sent"),
-        ({"memory": EpicMemory([WINE])}, "with llm= or memory= cannot be sent"),
-    ],
-    ids=["verifier", "llm", "memory"],
-)
-def test_what_cannot_be_pickled_says_so(options: dict[str, Any], match: str) -> None:
-    keep = EpicTransform(**({} if "memory" in options else {"preferences": [WINE]}), **options)
-    with pytest.raises(pickle.PicklingError, match=match):
-        pickle.dumps(keep)
-
-
-def test_the_default_is_the_embedded_encoder_and_verifier() -> None:
-    keep = EpicTransform(preferences="I avoid hotels with casinos.")
-    (found,) = keep(
-        [
-            TextNode(text="The hotels of the strip have casinos."),
-            TextNode(text="Steam engines need water and coal."),
-        ]
-    )
-    assert found.metadata["epic_stance"] == "conflicts"
-    assert 0.0 < found.metadata["epic_confidence"] <= 1.0 and found.embedding is None
-    assert keep.models["encoder"] == default_encoder().name
+@pytest.mark.parametrize("llm", [KeepAll(), ScriptedLLM(answers=[])], ids=["verifier", "llm"])
+def test_what_cannot_be_pickled_says_so(llm: Any) -> None:
+    with pytest.raises(pickle.PicklingError, match="with llm= or memory= cannot be sent"):
+        pickle.dumps(EpicTransform(preferences=[WINE], llm=llm))

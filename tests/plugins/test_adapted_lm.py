@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from epic_memory.errors import LMError, LMSetupError, LMUnavailableError
-from epic_memory.lm import Completion, Message
+from epic_memory.lm import Completion
 from epic_memory.lm.base import Schema
 from epic_plugins.adapted_lm import AdaptedLM, explained, refused
-
-HELLO = [Message("user", "Is it so?")]
-SCHEMA: Schema = {"type": "object"}
+from scripted import Complete
 
 
 class Status(Exception):  # noqa: N818
     """A failure with a status, as clients of servers have it."""
 
-    def __init__(self, status: int, said: str = "no") -> None:
+    def __init__(self, status: int, said: str = "no", **attributes: Any) -> None:
         super().__init__(said)
         self.status_code = status
+        vars(self).update(attributes)
 
 
 class Framework(AdaptedLM):
     """Answers in turn; an exception is raised. `asked` has the schema and the limit of each call."""
 
-    def __init__(self, *answers: Any, **options: Any) -> None:
-        super().__init__("framework:tiny", **{"concurrency": 2, "context": None, "structured": True, **options})
+    def __init__(self, *answers: Any) -> None:
+        super().__init__("framework:tiny", concurrency=2, context=None, structured=True)
         self.answers = list(answers)
         self.asked: list[tuple[bool, int | None]] = []
 
     def _ask(self, messages: list[dict[str, str]], schema: Schema | None, limit: int | None) -> Any:
-        assert messages == [{"role": "user", "content": "Is it so?"}]
         self.asked.append((schema is not None, limit))
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -50,13 +47,9 @@ class Framework(AdaptedLM):
         return bool(answer == "<think>")
 
 
-def answered(lm: Framework, way: str) -> str:
-    if way == "sync":
-        return lm.complete(HELLO, schema=SCHEMA, max_tokens=9).text
-    return asyncio.run(lm.acomplete(HELLO, schema=SCHEMA, max_tokens=9)).text
+LIMITS: dict[str, Any] = {"schema": {"type": "object"}, "max_tokens": 9}
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize(
     ("answers", "asked"),
     [
@@ -68,44 +61,31 @@ def answered(lm: Framework, way: str) -> str:
         ([RuntimeError("Event loop is closed")] * 2 + ["yes"], [(True, 9)] * 3),
     ],
 )
-def test_what_is_refused_is_left_out_from_then_on(way: str, answers: list[Any], asked: list[Any]) -> None:
+async def test_what_is_refused_is_left_out_from_then_on(answers: list[Any], asked: Any, complete: Complete) -> None:
     lm = Framework(*answers, "again")
-    assert answered(lm, way) == "yes"
-    assert lm.asked == asked
-    assert answered(lm, way) == "again"
-    assert lm.asked[-1] == asked[-1]
+    assert [(await complete(lm, **LIMITS)).text for _ in range(2)] == ["yes", "again"]
+    assert lm.asked == [*asked, asked[-1]]
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_failure_has_a_meaning_and_its_cause(way: str) -> None:
-    lm = Framework(Status(503, "busy"))
-    with pytest.raises(LMUnavailableError, match=r"framework:tiny failed \(503\): busy") as error:
-        answered(lm, way)
-    assert isinstance(error.value.__cause__, Status)
-    with pytest.raises(KeyError):
-        answered(Framework(KeyError("unknown to us")), way)
-
-
-def test_a_feature_that_was_taken_is_not_doubted() -> None:
-    lm = Framework("yes", Status(400))
-    answered(lm, "sync")
-    with pytest.raises(LMError):
-        answered(lm, "sync")
-    assert lm.asked == [(True, 9)] * 2
+async def test_a_failure_has_a_meaning_and_its_cause_and_what_was_taken_is_not_doubted(complete: Complete) -> None:
+    lm = Framework("yes", Status(400), Status(503, "busy"), KeyError("unknown to us"))
+    await complete(lm, **LIMITS)
+    for kind, match in (
+        (LMError, "400"),
+        (LMUnavailableError, r"framework:tiny failed \(503\): busy"),
+        (KeyError, "unknown"),
+    ):
+        with pytest.raises(kind, match=match) as error:
+            await complete(lm, **LIMITS)
+        assert kind is KeyError or isinstance(error.value.__cause__, Status)
+    assert lm.asked == [(True, 9)] * 4
 
 
 def named(name: str, **attributes: Any) -> Exception:
-    """An error of a class of that name."""
-    error: Exception = type(name, (Exception,), attributes)("It failed.")
+    """An error of a class of that name, and with these attributes."""
+    error = type(name, (Exception,), {})("It failed.")
+    vars(error).update(attributes)
     return error
-
-
-class ReadTimeout(Exception):  # noqa: N818
-    pass
-
-
-class RateLimitError(Exception):
-    pass
 
 
 @pytest.mark.parametrize(
@@ -115,11 +95,11 @@ class RateLimitError(Exception):
         *((Status(status), LMUnavailableError) for status in (408, 409, 425, 429, 500, 503, 599)),
         *((Status(status), LMError) for status in (400, 413, 422)),
         (ConnectionError("refused"), LMUnavailableError),
-        (ReadTimeout(), LMUnavailableError),
-        (RateLimitError(), LMUnavailableError),
         (named("ServerError", code=503), LMUnavailableError),
-        *((named(name), LMUnavailableError) for name in ("ConnectTimeout", "APIConnectionError", "DeadlineExceeded")),
+        *((named(name), LMUnavailableError) for name in ("ConnectTimeout", "RateLimitError", "DeadlineExceeded")),
         (named("AuthenticationError"), LMSetupError),
+        # AWS puts the status into a mapping.
+        (named("ClientError", response={"ResponseMetadata": {"HTTPStatusCode": 403}}), LMSetupError),
     ],
 )
 def test_a_frameworks_failure_is_explained(error: Exception, kind: type[Exception]) -> None:
@@ -130,25 +110,17 @@ def test_a_frameworks_failure_is_explained(error: Exception, kind: type[Exceptio
 
 
 def test_what_is_known_already_or_means_nothing_stays() -> None:
-    for error in (LMError("ours"), Status(200), Status(700), KeyError("x"), FileNotFoundError("weights")):
-        assert explained(error, "tiny") is error
-    assert explained(ReadTimeout(), "tiny").timed_out  # type: ignore[attr-defined]
     hidden = ValueError("the cause is hidden")
     hidden.__context__, hidden.__suppress_context__ = Status(401), True
-    assert explained(hidden, "tiny") is hidden
+    for error in (LMError("ours"), Status(200), Status(700), KeyError("x"), FileNotFoundError("weights"), hidden):
+        assert explained(error, "tiny") is error
 
 
 @pytest.mark.parametrize(("said", "wait"), [("7", 7.0), ("soon", None), ("-1", None)])
 def test_a_server_says_when_to_come_back(said: str, wait: float | None) -> None:
-    error = Status(429)
-    error.response = type("Response", (), {"headers": {"retry-after": said}})()  # type: ignore[attr-defined]
-    assert explained(error, "tiny").retry_after == wait  # type: ignore[attr-defined]
-
-
-def test_aws_puts_the_status_into_a_mapping() -> None:
-    error = Exception("denied")
-    error.response = {"ResponseMetadata": {"HTTPStatusCode": 403}}  # type: ignore[attr-defined]
-    assert type(explained(error, "tiny")) is LMSetupError
+    error: Any = explained(Status(429, response=type("Response", (), {"headers": {"retry-after": said}})()), "tiny")
+    assert (error.retry_after, error.timed_out) == (wait, False)
+    assert vars(explained(named("ReadTimeout"), "tiny"))["timed_out"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import epic_langchain
 import epic_llamaindex
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
+from helpers import KeepAll
 from tables import table
 
 PLUGINS: dict[str, Any] = {"lc": epic_langchain, "li": epic_llamaindex}
@@ -64,42 +65,39 @@ def test_an_argument_is_explained_where_a_memory_is_made(name: str, told: str) -
     assert isinstance(caught.value, TypeError)
 
 
-def test_so_it_is_where_a_store_is_filled_at_once() -> None:
+def test_some_components_and_stores_are_made_otherwise() -> None:
     with pytest.raises(InvalidInputError, match=r"persist_directory=\. Give path=\."):
         LC.EpicVectorStore.from_texts(["a"], LC.EpicEmbeddings(), persist_directory="x")
-
-
-def test_a_component_takes_some_arguments_without_names() -> None:
     assert LC.EpicMemoryMiddleware(MEMORY).memory is MEMORY
     with pytest.raises(InvalidInputError, match=r"^EpicMemoryMiddleware .* by name, but for memory\.$"):
         LC.EpicMemoryMiddleware(MEMORY, 5)
-
-
-def test_a_memory_is_no_file_of_a_store() -> None:
     for given in (lambda: LC.EpicStore(MEMORY), lambda: LC.EpicVectorStore(path=MEMORY)):
         with pytest.raises(InvalidInputError, match="name of a file, not EpicMemory"):
             given()
 
 
-class Keyed:
-    """A value of the wrong kind, which shows its key."""
+class Keyed(KeepAll):
+    """Shows its key."""
 
     def __repr__(self) -> str:
         return "Keyed(api_key='sk-1234')"
 
 
-@pytest.mark.parametrize("name", ["preferences", "llm", "settings", "memory"])
 @pytest.mark.parametrize(
     ("plugin", "kind"),
     [
-        ("lc", "EpicDocumentTransformer"),
-        ("lc", "SteeredRetriever"),
-        ("lc", "EpicRetriever"),
-        ("li", "EpicTransform"),
-        ("li", "EpicNodePostprocessor"),
+        *(("lc", name) for name in ("EpicDocumentTransformer", "SteeredRetriever", "EpicRetriever")),
+        *(("li", name) for name in ("EpicTransform", "EpicNodePostprocessor")),
     ],
 )
-def test_errors_show_no_key(plugin: str, kind: str, name: str) -> None:
-    with pytest.raises(ValueError) as raised:
-        getattr(PLUGINS[plugin], kind)(**{"preferences": ["wine"], name: [Keyed()]})
-    assert "sk-1234" not in str(raised.value)
+def test_nothing_that_is_shown_has_a_models_key(plugin: str, kind: str) -> None:
+    make = getattr(PLUGINS[plugin], kind)
+    for name in ("preferences", "llm", "settings", "memory"):
+        with pytest.raises(ValueError) as raised:
+            make(**{"preferences": ["wine"], name: [Keyed()]})
+        assert "sk-1234" not in str(raised.value)
+    if "Retriever" not in kind:
+        with pytest.raises(ValueError) as raised:
+            make(preferences=[""], llm=Keyed(), lm=Keyed())
+        made = make(preferences=["wine"], llm=Keyed())
+        assert "sk-1234" not in f"{raised.value} {made!r} {made} {made.to_json()}"

@@ -83,16 +83,9 @@ class Failing(Embeddings):
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         raise RuntimeError("out of memory")
 
-    def embed_query(self, text: str) -> list[float]:
-        raise RuntimeError("out of memory")
+    embed_query = embed_documents  # type: ignore[assignment]
 
-
-def failing(kind: type[Any]) -> Any:
-    if kind is Failing:
-        return Failing()
-    model = kind()
-    model.fail_with(RuntimeError("out of memory"))
-    return model
+    def fail_with(self, error: Exception) -> None: ...
 
 
 # a framework's model as an encoder
@@ -125,15 +118,18 @@ async def test_nothing_blocks_the_event_loop() -> None:
     assert fallback.threads and threading.get_ident() not in fallback.threads
 
 
-@pytest.mark.parametrize("attribute", ["model", "model_name", "model_id", "deployment"])
-def test_the_name_is_that_of_class_and_model(attribute: str) -> None:
-    embeddings = Failing()
-    assert lc.LangChainEncoder(embeddings).name == "langchain:Failing"
-    setattr(embeddings, attribute, "tiny:1b")
-    assert lc.LangChainEncoder(embeddings).name == "langchain:Failing:tiny:1b"
+def test_the_name_is_that_of_class_and_model_unless_given(plugin: Plugin) -> None:
+    assert plugin.encoder(plugin.model()).name == plugin.named
+    assert plugin.encoder(plugin.model(), name="mine").name == "mine"
+    for wrong in ({"tau": 2.0}, {"floor": float("nan")}, {"name": " "}, {"fingerprint": ""}):
+        with pytest.raises(InvalidInputError):
+            plugin.encoder(plugin.model(), **wrong)
+    assert lc.LangChainEncoder(Failing()).name == "langchain:Failing"
+    for attribute in ("model", "model_name", "model_id", "deployment"):
+        embeddings = Failing()
+        setattr(embeddings, attribute, "tiny:1b")
+        assert lc.LangChainEncoder(embeddings).name == "langchain:Failing:tiny:1b"
 
-
-def test_names_of_the_framework_for_the_nameless_are_none() -> None:
     class Nameless(ScriptedEmbedding):
         @classmethod
         def class_name(cls) -> str:
@@ -141,14 +137,6 @@ def test_names_of_the_framework_for_the_nameless_are_none() -> None:
 
     assert li.LlamaIndexEncoder(MockEmbedding(embed_dim=4)).name == "llamaindex:MockEmbedding"
     assert li.LlamaIndexEncoder(Nameless()).name == "llamaindex:Nameless:words"
-
-
-def test_a_name_can_be_given_and_arguments_are_checked(plugin: Plugin) -> None:
-    assert plugin.encoder(plugin.model()).name == plugin.named
-    assert plugin.encoder(plugin.model(), name="mine").name == "mine"
-    for wrong in ({"tau": 2.0}, {"floor": float("nan")}, {"name": " "}, {"fingerprint": ""}):
-        with pytest.raises(InvalidInputError):
-            plugin.encoder(plugin.model(), **wrong)
 
 
 class Instructed(ScriptedEmbedding):
@@ -178,7 +166,9 @@ def test_the_fingerprint_changes_with_what_changes_embeddings(settings: dict[str
 
 @pytest.mark.parametrize("kind", [Failing, ScriptedEmbedding, SyncEmbedding])
 async def test_an_error_of_the_model_says_which_and_what(kind: Any, encode: Encode, encode_query: Encode) -> None:
-    encoder = (LC if kind is Failing else LI).encoder(failing(kind))
+    model = kind()
+    model.fail_with(RuntimeError("out of memory"))
+    encoder = (LC if kind is Failing else LI).encoder(model)
     for call in (encode(encoder, ["red"]), encode_query(encoder, "red")):
         with pytest.raises(EncoderError, match=rf"(langchain|llamaindex):{kind.__name__}.*out of memory") as raised:
             await call
@@ -225,6 +215,13 @@ def test_what_is_no_model_is_an_error_that_shows_no_key(plugin: Plugin, wrong: A
         with pytest.raises(InvalidInputError, match=match) as raised:
             make(wrong)
         assert "SECRET" not in str(raised.value)
+
+
+@pytest.mark.parametrize("option", ["encoder", "verifier"])
+def test_a_memory_says_which_adapter_a_model_needs_and_shows_no_key(option: str) -> None:
+    with pytest.raises(InvalidInputError, match="LangChainEncoder") as raised:
+        EpicMemory(["red wine"], **settled(**{option: Keyed()}))
+    assert "SECRET" not in str(raised.value)
 
 
 # an encoder as a framework's model
@@ -298,10 +295,3 @@ def test_another_encoder_is_given_again() -> None:
     for batch in (0, 5000, "many"):
         with pytest.raises(ValidationError):
             li.EpicEmbedding(embed_batch_size=batch)  # type: ignore[arg-type]
-
-
-def test_a_memory_says_which_adapter_a_model_needs_and_shows_no_key() -> None:
-    for option in ("encoder", "verifier"):
-        with pytest.raises(InvalidInputError, match="LangChainEncoder") as raised:
-            EpicMemory(["red wine"], **settled(**{option: Keyed()}))
-        assert "SECRET" not in str(raised.value)

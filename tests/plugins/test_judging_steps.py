@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import json
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from hypothesis import given as given_by_hypothesis
+from hypothesis import strategies as st
 
 pytest.importorskip("langchain_core", reason="needs the extra langchain")
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
@@ -17,12 +22,13 @@ from llama_index.core.schema import TextNode
 from pydantic import ValidationError
 
 from epic_langchain import EpicDocumentTransformer
-from epic_llamaindex import EpicTransform
-from epic_memory import Settings
+from epic_llamaindex import EpicNodePostprocessor, EpicRetriever, EpicTransform
+from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.errors import InvalidInputError, LMError
 from epic_memory.types import BuildReport
-from helpers import HashEncoder, settled
-from scripted import BOTH, TRAIN, WINE, Asked, Scripted, documents, memory_of, verifier_of
+from epic_memory.types.preferences import Aspects
+from helpers import HashEncoder, KeepAll, settled
+from scripted import BOTH, TRAIN, WINE, Asked, Scripted, aspects_for, documents, memory_of, verifier_of
 from tables import table
 
 KEPT = [f"item {5 * n + m}" for n in range(4) for m in (0, 2, 3)]
@@ -38,6 +44,7 @@ class Plugin:
     several: str
     made: Callable[[str, str, dict[str, Any]], Any]
     id_of: Callable[[Any], str]
+    text: Callable[[Any], str]
     ways: dict[str, Run]
 
     def step(self, lm: Scripted | None = None, **options: Any) -> Any:
@@ -79,6 +86,7 @@ PLUGINS = {
         several="Give several Documents in a list",
         made=lambda text, key, metadata: Document(text, id=key, metadata=metadata),
         id_of=lambda one: one.id,
+        text=lambda one: one.page_content,
         ways={"sync": invoked, "async": ainvoked},
     ),
     "li": Plugin(
@@ -87,6 +95,7 @@ PLUGINS = {
         several="Give several nodes in a list",
         made=lambda text, key, metadata: TextNode(text=text, id_=key, metadata=metadata),
         id_of=lambda one: one.node_id,
+        text=lambda one: one.text,
         ways={"sync": called, "async": acalled},
     ),
 }
@@ -143,20 +152,61 @@ async def test_guidance_is_flat_metadata(plugin: Plugin, run: Run) -> None:
     ]
 
 
+TEXTS = st.lists(
+    st.lists(st.sampled_from(["wine", "red", "train", "night", "sea", "nowine", "vegan", "casino"]), max_size=6).map(
+        " ".join
+    ),
+    max_size=8,
+)
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+@given_by_hypothesis(texts=TEXTS, model=st.booleans())
+def test_what_comes_out_came_in(name: str, texts: list[str], model: bool) -> None:
+    plugin, preferences = PLUGINS[name], [WINE, TRAIN, "I avoid hotels with casinos."]
+    keep = plugin.kind(preferences=preferences, **({"llm": verifier_of(Scripted())} if model else {}))
+    given = [plugin.made(text, f"n{n}", {"n": n, "own": ["Ann"]}) for n, text in enumerate(texts)]
+    before = copy.deepcopy(given)
+    found = asyncio.run(plugin.ways["sync"](keep, given))
+    assert given == before
+    numbers = [one.metadata["n"] for one in found]
+    assert numbers == sorted(set(numbers))
+    for one in found:
+        origin, ours = given[one.metadata["n"]], {key for key in one.metadata if key.startswith("epic_")}
+        assert type(one) is type(origin) and plugin.text(one) == plugin.text(origin)
+        assert {key: value for key, value in one.metadata.items() if key not in ours} == origin.metadata
+        assert {type(one.metadata[key]) for key in ours} <= {str, int, float}
+        known = alignments(one)
+        assert known == sorted(known, key=lambda each: (each["confidence"] or 0.0, each["similarity"]), reverse=True)
+        strongest = {key: value for key, value in known[0].items() if value is not None}
+        assert {key: one.metadata[f"epic_{key}"] for key in strongest} == strongest
+    # One is the same, whatever comes with it, however often it is run, and in either way.
+    again = asyncio.run(plugin.ways["async"](keep, given))
+    assert again == found == asyncio.run(plugin.ways["sync"](keep, found))
+    assert [one for each in given for one in asyncio.run(plugin.ways["sync"](keep, [each]))] == found
+    # Nothing of what comes out is shared with what came in.
+    for one in found:
+        one.metadata["own"].append("Bob")
+    assert given == before
+
+
+async def test_nothing_blocks_the_event_loop(plugin: Plugin) -> None:
+    encoder, lm = HashEncoder(), Scripted(concurrency=3, seconds=0.001)
+    keep = plugin.step(lm, **{plugin.encoder: encoder})
+    assert plugin.ids(await plugin.ways["async"](keep, plugin.documents())) == KEPT
+    assert threading.get_ident() not in encoder.sync_threads and lm.most_at_once == 3
+    assert await plugin.ways["async"](keep, []) == []
+
+
 async def test_guidance_of_an_earlier_run_is_replaced(plugin: Plugin, run: Run) -> None:
     found = await run(plugin.step(), [plugin.made(BOTH, "a", {"n": 1})])
     other = plugin.step(preferences=[TRAIN])
     assert await run(other, found) == await run(other, [plugin.made(BOTH, "a", {"n": 1})])
-    (bare,) = await run(plugin.step(fine=False), found)
-    assert not bare.metadata["epic_instruction"] and "epic_confidence" not in bare.metadata
-
-
-async def test_without_verification_there_are_no_instructions(plugin: Plugin, run: Run) -> None:
+    # Without verification there are no instructions.
     lm = Scripted()
-    found = await run(plugin.step(lm, fine=False), plugin.documents(1))
-    assert plugin.ids(found) == ["item 0", "item 1", "item 2", "item 3"] and lm.calls == 0
-    assert all(one.metadata["epic_instruction"] == "" for one in found)
-    assert [one["preference"] for one in alignments(found[2])] == [WINE, TRAIN]
+    (bare,) = await run(plugin.step(lm, fine=False), found)
+    assert lm.calls == 0 and [one["preference"] for one in alignments(bare)] == [WINE, TRAIN]
+    assert not bare.metadata["epic_instruction"] and "epic_confidence" not in bare.metadata
 
 
 async def test_tau_and_keep_rate_are_the_coarse_filters(plugin: Plugin, run: Run) -> None:
@@ -213,6 +263,49 @@ async def test_what_a_model_does_not_decide_is_undecided(
     assert plugin.ids(later) == KEPT[6:]
 
 
+# aspects of preferences
+
+CASINOS = "I avoid hotels with casinos."
+SAID = Aspects(liked=("quiet inns",), avoided=("slot machines",), firmness=1.0, scope="in Las Vegas")
+
+
+async def test_aspects_that_a_preference_brings_count(plugin: Plugin, run: Run) -> None:
+    with_aspects, without = Preference(text=CASINOS, aspects=SAID), Preference(text=CASINOS)
+    hotels = [plugin.made("A hotel in Las Vegas with a casino and slot machines.", "a", {})]
+    found = await run(plugin.kind(preferences=[with_aspects]), hotels)
+    assert found != await run(plugin.kind(preferences=[without]), hotels)
+    if plugin.kind is EpicDocumentTransformer:
+        keep = EpicDocumentTransformer(preferences=[without])
+        assert keep.invoke(hotels, preferences=[with_aspects]) == found != keep.invoke(hotels)
+
+
+@pytest.mark.parametrize("component", [EpicTransform, EpicNodePostprocessor])
+def test_what_is_stored_or_cached_changes_with_aspects(component: Any) -> None:
+    made = component(preferences=[Preference(text=CASINOS, aspects=SAID)])
+    stored = json.loads(json.dumps(made.to_dict()))
+    assert stored != json.loads(json.dumps(component(preferences=[CASINOS]).to_dict()))
+    made.preferences = [Preference(text=CASINOS, aspects={"avoided": ["noise"]})]
+    assert made.to_dict() != stored
+
+
+def test_a_memory_whose_aspects_change_changes_what_a_pipeline_caches() -> None:
+    memory = EpicMemory([CASINOS], encoder=HashEncoder(), settings=Settings(verifier=KeepAll()))
+    transform = EpicTransform(memory=memory)
+    before = transform.to_dict()
+    memory.preferences.set_aspects(CASINOS, SAID)
+    assert transform.to_dict() != before and json.dumps(transform.to_dict())
+
+
+async def test_ingestion_asks_for_no_aspects_and_a_memory_of_ones_own_does(plugin: Plugin, run: Run) -> None:
+    lm = Scripted()
+    assert len(await run(plugin.step(lm), [plugin.made(WINE, "a", {})])) == 1 and lm.read == []
+    retriever = EpicRetriever.from_defaults(
+        preferences=[WINE], nodes=[TextNode(text=WINE)], llm=verifier_of(lm), embed_model=HashEncoder()
+    )
+    (said,) = retriever.memory.preferences.aspects().values()
+    assert lm.read == [WINE] and list(said.liked) == json.loads(aspects_for(WINE))["liked"]
+
+
 # a memory that judges
 
 
@@ -220,7 +313,7 @@ async def test_a_memory_judges_and_takes_nothing_in(plugin: Plugin, run: Run) ->
     memory = memory_of(Scripted())
     keep = plugin.kind(memory=memory)
     assert await run(keep, plugin.documents()) == await run(plugin.step(), plugin.documents())
-    assert len(memory) == 0 and memory.stats().counts["pending"] == 0
+    assert memory and len(memory) == 0 and memory.stats().counts["pending"] == 0
     memory.preferences.replace(WINE, "blue sky")
     assert "item 4" in plugin.ids(await run(keep, plugin.documents()))
 

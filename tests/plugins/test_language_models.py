@@ -16,12 +16,13 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from langchain_core import exceptions
 from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, LogProb, TextBlock, ThinkingBlock
+from llama_index.core.llms import MockLLM
 
 import epic_langchain.models as lc
 import epic_llamaindex.models as li
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
-from epic_memory.lm import LanguageModel, Message, Token
+from epic_memory.lm import Completion, LanguageModel, Message, Token
 from epic_memory.verification import EmbeddedVerifier, LMVerifier
 from helpers import HashEncoder, KeepAll
 from limited_models import KEEP, Chat, Limited, LimitedChat
@@ -202,11 +203,25 @@ async def test_an_answer_is_limited_on_a_copy_and_the_lower_limit_holds(plugin: 
     assert (await complete(plugin.adapter(plugin.plain(KEEP)), max_tokens=300)).text == KEEP
 
 
-@pytest.mark.parametrize("text", ["", "<think>The chunk is about"])
+BLOCKS: Any = [{"type": "reasoning", "reasoning": "The chunk"}, {"type": "text", "text": "{"}]
+USAGE: Any = {"input_tokens": 1, "output_tokens": 300, "total_tokens": 301, "output_token_details": {"reasoning": 299}}
+THOUGHTS: list[tuple[str, Any]] = [
+    *((name, text) for name in PLUGINS for text in ("", "<think>The chunk is about")),
+    ("lc", AIMessage(BLOCKS)),
+    ("lc", AIMessage("{", additional_kwargs={"reasoning_content": "The chunk"})),
+    ("lc", AIMessage("{", usage_metadata=USAGE)),
+]
+
+
+@pytest.mark.parametrize(("name", "thought"), THOUGHTS, ids=lambda value: str(value)[:50])
 async def test_a_limit_that_ends_in_the_thinking_is_left_out_from_then_on(
-    plugin: Plugin, text: str, complete: Complete
+    name: str, thought: Any, complete: Complete
 ) -> None:
-    model = plugin.limited(lambda _: KEEP if model.limits[-1] is None else plugin.answer(text, finish_reason="length"))
+    plugin, ended = PLUGINS[name], {"finish_reason": "length"}
+    cut = plugin.answer(thought, **ended) if isinstance(thought, str) else thought
+    if cut is thought:
+        cut.response_metadata = ended
+    model = plugin.limited(lambda _: KEEP if model.limits[-1] is None else cut)
     adapter = plugin.adapter(model)
     for _ in range(2):
         assert (await complete(adapter, max_tokens=300)).text == KEEP
@@ -223,35 +238,26 @@ async def test_an_answer_that_does_not_end_keeps_its_limit(plugin: Plugin, text:
 # what goes wrong
 
 
-class StatusError(Exception):
-    """An error of a server, as most clients have it."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"status {status}")
-        self.status_code = status
-
-
 def of_langchain(name: str) -> Any:
     """One of langchain-core's own errors, where this version has it."""
     return (getattr(exceptions, name, None) or type(name, (Exception,), {}))("It failed.")
 
 
-# The kind of the error that is raised, and words of its message. What clients of servers raise, the core knows.
-MEANINGS: list[tuple[Any, str, list[Any]]] = [
-    (LMUnavailableError, ":", [StatusError(429), of_langchain("ModelRateLimitError"), of_langchain("ModelAPIError")]),
-    (LMUnavailableError, "No server answers.*Start it", [ConnectionError("refused")]),
-    (LMUnavailableError, "No server answers.*Start it", [of_langchain("ModelConnectionError")]),
-    (LMUnavailableError, "in time", [TimeoutError(), of_langchain("ModelTimeoutError")]),
-    (LMSetupError, "(key|name)", [StatusError(401), of_langchain("ModelAuthenticationError")]),
-    (LMSetupError, "(key|name)", [of_langchain("ModelPermissionDeniedError"), of_langchain("ModelNotFoundError")]),
-    (LMError, "refused", [StatusError(400), of_langchain("ContextOverflowError")]),
-    (LMError, "refused", [of_langchain("ModelInvalidRequestError")]),
-]
-
-
+# What clients of servers raise is tested with the base of both adapters.
 @pytest.mark.parametrize(
     ("kind", "said", "error"),
-    [(kind, said, error) for kind, said, errors in MEANINGS for error in errors],
+    [
+        (LMUnavailableError, ":", of_langchain("ModelRateLimitError")),
+        (LMUnavailableError, ":", of_langchain("ModelAPIError")),
+        (LMUnavailableError, "No server answers.*Start it", of_langchain("ModelConnectionError")),
+        (LMUnavailableError, "in time", TimeoutError()),
+        (LMUnavailableError, "in time", of_langchain("ModelTimeoutError")),
+        (LMSetupError, "(key|name)", of_langchain("ModelAuthenticationError")),
+        (LMSetupError, "(key|name)", of_langchain("ModelPermissionDeniedError")),
+        (LMSetupError, "(key|name)", of_langchain("ModelNotFoundError")),
+        (LMError, "refused", of_langchain("ContextOverflowError")),
+        (LMError, "refused", of_langchain("ModelInvalidRequestError")),
+    ],
     ids=lambda value: repr(value)[:50],
 )
 async def test_an_error_of_the_model_says_what_can_be_done(
@@ -264,9 +270,12 @@ async def test_an_error_of_the_model_says_what_can_be_done(
         assert raised.value.timed_out is (said == "in time") and raised.value.retry_after is None
 
 
-async def test_an_answer_that_breaks_off_is_none(complete: Complete) -> None:
+async def test_an_answer_that_breaks_off_and_what_was_only_thought_are_none(complete: Complete) -> None:
     with pytest.raises(LMUnavailableError, match="broke off"):
         await complete(li.LlamaIndexLM(ScriptedLLM(answers=[chat_response(done=False)])))
+    blocks = [ThinkingBlock(content="Discard?"), TextBlock(text="Ke"), TextBlock(text="ep")]
+    said = ChatResponse(message=ChatMessage(role="assistant", blocks=blocks))
+    assert await complete(li.LlamaIndexLM(ScriptedLLM(answers=[said]))) == Completion(text="Keep")
 
 
 async def test_a_cancelled_call_is_cancelled() -> None:
@@ -287,20 +296,35 @@ async def test_a_cancelled_call_is_cancelled() -> None:
 # what is given as a model
 
 
-def test_the_name_can_be_given_and_arguments_are_checked(plugin: Plugin) -> None:
-    made = plugin.adapter(plugin.plain(KEEP))
-    assert (made.name, made.context, made.concurrency) == (plugin.name, None, 1) and isinstance(made, LanguageModel)
-    assert plugin.adapter(plugin.plain(KEEP), name="mine").name == "mine"
-    for wrong in (
-        {"concurrency": 0},
-        {"concurrency": True},
-        {"context": 10},
-        {"name": " "},
-        {"name": 3},
-        {"context": "8k"},
-    ):
+class Tiny(Chat):
+    model_name: str = "tiny:1b"
+
+
+class Windowed(ScriptedLLM):
+    context_window: int = 3900
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "called", "context"),
+    [
+        ("lc", Chat(), "langchain:Chat", None),
+        ("lc", Tiny(num_ctx=4096), "langchain:Tiny:tiny:1b", 4096),
+        ("li", ScriptedLLM(answers=[], model="tiny:1b"), "llamaindex:ScriptedLLM:tiny:1b", None),
+        ("li", MockLLM(), "llamaindex:MockLLM", None),
+        ("li", Windowed(answers=[]), "llamaindex:ScriptedLLM:scripted", None),  # nobody's choice
+        ("li", Windowed(answers=[], context_window=8192), "llamaindex:ScriptedLLM:scripted", 8192),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_name_and_context_are_the_models_unless_given(name: str, model: Any, called: str, context: int | None) -> None:
+    made = PLUGINS[name].adapter(model)
+    assert (made.name, made.context, made.concurrency) == (called, context, 1) and isinstance(made, LanguageModel)
+    made = PLUGINS[name].adapter(model, name="mine", context=2048)
+    assert (made.name, made.context) == ("mine", 2048)
+    wrong = [{"concurrency": 0}, {"concurrency": True}, {"context": 10}, {"context": "8k"}, {"name": " "}, {"name": 3}]
+    for options in wrong:
         with pytest.raises(InvalidInputError):
-            plugin.adapter(plugin.plain(KEEP), **wrong)
+            PLUGINS[name].adapter(model, **options)
 
 
 def test_what_is_given_as_a_model_becomes_a_verifier(plugin: Plugin) -> None:
@@ -329,5 +353,6 @@ def test_what_is_no_model_is_an_error_that_says_what_to_give(name: str, wrong: A
     for make in (plugin.lm_of, lambda given: plugin.verifier_of(given, HashEncoder())):
         with pytest.raises(InvalidInputError, match="There is no model 'gpt'" if wrong == "gpt" else plugin.wanted):
             make(wrong)
-    with pytest.raises(InvalidInputError, match=r"LangChain chat model|LlamaIndex LLM"):
+    with pytest.raises(InvalidInputError, match=r"LangChain chat model|LlamaIndex LLM") as raised:
         plugin.adapter(wrong)
+    assert "model_name" not in str(raised.value)  # nothing of what a model holds is shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +14,7 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.documents import Document
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import ValidationError
 
 import epic_langchain as lc
@@ -24,19 +23,10 @@ from epic_llamaindex.events import EpicEvent
 from epic_memory import EpicMemory, Settings
 from epic_rerank import LearnedReranker
 from epic_rerank.features import NAMES
-from helpers import HashEncoder
+from helpers import HashEncoder, both, method
 from llamaindex_models import heard
 
 PLUGINS: dict[str, Any] = {"lc": lc, "li": li}
-
-
-@dataclass(frozen=True)
-class Found:
-    """A result of either plugin."""
-
-    id: str
-    text: str
-    metadata: dict[str, Any]
 
 
 def given(plugin: str, texts: Sequence[str]) -> list[Any]:
@@ -46,26 +36,26 @@ def given(plugin: str, texts: Sequence[str]) -> list[Any]:
     return [NodeWithScore(node=node, score=0.5) for node in nodes]
 
 
-def read(results: Sequence[Any]) -> list[Found]:
+def read(results: Sequence[Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """The ids, texts and metadata of results of either plugin."""
     assert all(not isinstance(one, NodeWithScore) or one.score == 0.5 for one in results)
     return [
-        Found(one.id, one.page_content, one.metadata)
+        (one.id, one.page_content, one.metadata)
         if isinstance(one, Document)
-        else Found(one.node_id, one.text, one.node.metadata)
+        else (one.node_id, one.text, one.node.metadata)
         for one in results
     ]
 
 
-async def changed(component: Any, results: Sequence[Any], query: str) -> list[Found]:
-    """What comes out of either way to call it, the same; what was given stays as it is."""
+async def ranked(component: Any, results: Sequence[Any], query: str) -> tuple[list[str], list[Any]]:
+    """The ids and the probabilities of what comes out of either way to call it; what was given stays as it is."""
     before = read(results)
-    if hasattr(component, "compress_documents"):
-        found, again = component.compress_documents(results, query), await component.acompress_documents(results, query)
+    if isinstance(component, lc.EpicReranker):
+        found = read(await both(component, "compress_documents", results, query))
     else:
-        found = component.postprocess_nodes(results, query_str=query or None)
-        again = await component.apostprocess_nodes(results, query_str=query or None)
-    assert read(found) == read(again) and read(results) == before
-    return read(found)
+        found = read(await both(component, "postprocess_nodes", results, QueryBundle(query)))
+    assert read(results) == before
+    return [one for one, _, _ in found], [metadata.get("epic_rank_probability") for _, _, metadata in found]
 
 
 def plain_memory() -> EpicMemory:
@@ -90,17 +80,15 @@ def liking_length(towards: float) -> LearnedReranker:
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 async def test_results_come_in_the_learnt_order(plugin: str) -> None:
-    memory, kind = plain_memory(), PLUGINS[plugin].EpicReranker
-    plain = await changed(kind(memory=memory, top_n=3), given(plugin, TEAS), "tea")
-    assert [one.id for one in plain] == ["0", "1", "2"]
+    memory, kind, teas = plain_memory(), PLUGINS[plugin].EpicReranker, given(plugin, TEAS)
+    assert (await ranked(kind(memory=memory, top_n=3), teas, "tea"))[0] == ["0", "1", "2"]
     for towards, order in ((1.0, ["0", "3", "1", "2"]), (-1.0, ["1", "3", "0", "2"])):
         reranker = kind(memory=memory, reranker=liking_length(towards), top_n=4)
-        found = await changed(reranker, given(plugin, TEAS), "tea")
-        assert [one.id for one in found] == order
-        chances = [one.metadata["epic_rank_probability"] for one in found]
+        found, chances = await ranked(reranker, teas, "tea")
+        assert found == order
         assert np.sum(chances) == pytest.approx(1.0) and chances == sorted(chances, reverse=True)
-    assert [one.id for one in await changed(reranker, given(plugin, TEAS), "")] == ["0", "1", "2", "3"]
-    assert await changed(reranker, [], "tea") == []
+    assert (await ranked(reranker, teas, ""))[0] == ["0", "1", "2", "3"]
+    assert (await ranked(reranker, [], "tea"))[0] == []
     with pytest.raises(ValidationError):
         kind(memory=memory, top_n=0)
 
@@ -116,20 +104,20 @@ def test_documents_may_be_what_no_memory_would_hold() -> None:
 # events
 
 
-class Handler:
+class Sync(BaseCallbackHandler):
     """Remembers the custom events of LangChain's callbacks."""
 
     def __init__(self) -> None:
         self.events: dict[str, Any] = {}
 
-
-class Sync(Handler, BaseCallbackHandler):
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
         self.events[name] = data
 
 
-class Async(Handler, AsyncCallbackHandler):
-    async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
+class Async(Sync, AsyncCallbackHandler):
+    """The same, of asynchronous callbacks."""
+
+    async def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:  # type: ignore[override]
         self.events[name] = data
 
 
@@ -140,12 +128,10 @@ HOTELS = ["The Golden Ace is a hotel with a casino.", "Steam engines."]
 async def of_langchain(memory: EpicMemory, asynchronous: bool) -> tuple[Any, Any, int, int]:
     retriever, keep = lc.EpicRetriever(memory=memory, k=3), lc.EpicDocumentTransformer(preferences=PREFERENCES)
     documents, handler = [Document(text) for text in HOTELS], Async() if asynchronous else Sync()
+    found = method(retriever, "invoke", twin=asynchronous)("Which hotel?", {"callbacks": [handler]}, k=2)
+    kept = method(keep, "invoke", twin=asynchronous)(documents, {"callbacks": [handler]})
     if asynchronous:
-        found = await retriever.ainvoke("Which hotel?", {"callbacks": [handler]}, k=2)
-        kept = await keep.ainvoke(documents, {"callbacks": [handler]})
-    else:
-        found = retriever.invoke("Which hotel?", {"callbacks": [handler]}, k=2)
-        kept = keep.invoke(documents, {"callbacks": [handler]})
+        found, kept = await found, await kept
     list(keep.lazy_transform(documents))  # outside of a run there is nobody to tell
     return handler.events["epic.search"], handler.events["epic.judge"], len(found), len(kept)
 

@@ -15,9 +15,9 @@ import pytest
 pytest.importorskip("langchain", reason="needs the extra agents")
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from langchain.agents import create_agent
 from langchain_core.documents import Document
-from llama_index.core.base.llms.types import ChatMessage
+from langchain_core.vectorstores import InMemoryVectorStore
+from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from pydantic import ValidationError
@@ -32,10 +32,9 @@ from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings, Stanc
 from epic_memory.context import KNOWN
 from epic_memory.encoders.static import StaticEncoder
 from epic_memory.errors import EncoderMismatchError, InvalidInputError, StoreError
-from helpers import HashEncoder, KeepAll, both, searching
+from helpers import HashEncoder, KeepAll, both, method, searching
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import BOTH, TRAIN, WINE
-from tables import table
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
 ITEMS = [
@@ -69,7 +68,6 @@ class Plugin:
     embeddings: str
     model: Callable[..., Any]
     embedding: Callable[..., Any]
-    mismatch: str
 
     def make(self, source: Any, **options: Any) -> Any:
         """A retriever; `k` and `embeddings` go by these names."""
@@ -77,23 +75,13 @@ class Plugin:
         return self.retriever(source, **{names.get(name, name): value for name, value in options.items()})
 
 
+def of_langchain(source: Any, **options: Any) -> Any:
+    return lc.EpicRetriever(memory=source, **options)
+
+
 PLUGINS = {
-    "lc": Plugin(
-        retriever=lambda source, **options: lc.EpicRetriever(memory=source, **options),
-        count="k",
-        embeddings="embeddings",
-        model=Words,
-        embedding=lc.EpicEmbeddings,
-        mismatch="leave out embeddings=",
-    ),
-    "li": Plugin(
-        retriever=li.EpicRetriever,
-        count="similarity_top_k",
-        embeddings="embed_model",
-        model=ScriptedEmbedding,
-        embedding=li.EpicEmbedding,
-        mismatch="leave out embed_model=",
-    ),
+    "lc": Plugin(of_langchain, "k", "embeddings", Words, lc.EpicEmbeddings),
+    "li": Plugin(li.EpicRetriever, "similarity_top_k", "embed_model", ScriptedEmbedding, li.EpicEmbedding),
 }
 
 
@@ -142,9 +130,11 @@ async def found(retriever: Any, query: str = QUERY) -> list[Found]:
 @pytest.mark.parametrize(
     "options",
     [
-        *table(__file__, "the_hits_come_in_order_with_flat_guidance"),
-        {"preferences": PREFERENCES[:1]},
-        {"preferences": PREFERENCES[1]},
+        {},
+        {"k": 2},
+        *({"steering": mode} for mode in ("off", "paper")),
+        *({"stance_policy": policy} for policy in ("only_supports", "any")),
+        *({"preferences": wanted} for wanted in (PREFERENCES[:1], PREFERENCES[1])),
     ],
     ids=str,
 )
@@ -178,25 +168,17 @@ async def test_guidance_in_the_text_is_what_the_memory_shows(plugin: Plugin, kin
         assert one.metadata == other.metadata | content
 
 
-FILTERS: list[tuple[str, Any]] = [
-    ("lc", {"kind": "food"}),
-    ("lc", {"year": {"$gte": 2020}, "kind": "food"}),
-    ("li", MetadataFilters(filters=[MetadataFilter(key="kind", value="food")])),
-    ("li", MetadataFilters(filters=[MetadataFilter(key="kind", operator=FilterOperator.IN, value=["food", "x"])])),
-    *((name, Filter.eq("kind", "food")) for name in PLUGINS),
-]
-
-
-@pytest.mark.parametrize(("name", "filters"), FILTERS, ids=str)
-async def test_filters_are_part_of_the_search(name: str, filters: Any, kind: str, graph: GraphMemory) -> None:
-    plugin, source, config = PLUGINS[name], searched(graph, kind), {"configurable": {"epic_filter": filters}}
-    if name == "li":
-        results: list[Any] = await found(plugin.make(source, k=3, filters=filters))
-    else:
-        retriever = plugin.make(source, k=3)
-        results = retriever.invoke(QUERY, filter=filters)
-        assert results == await retriever.ainvoke(QUERY, config)
-    assert {one.id for one in results} == {"stew", "curry", "soup"}
+@pytest.mark.parametrize(
+    "filters",
+    [
+        MetadataFilters(filters=[MetadataFilter(key="kind", value="food")]),
+        MetadataFilters(filters=[MetadataFilter(key="kind", operator=FilterOperator.IN, value=["food", "x"])]),
+        Filter.eq("kind", "food"),
+    ],
+)
+async def test_filters_of_llamaindex_are_part_of_the_search(filters: Any, kind: str, graph: GraphMemory) -> None:
+    retriever = li.EpicRetriever(searched(graph, kind), similarity_top_k=3, filters=filters)
+    assert {one.id for one in await found(retriever)} == {"stew", "curry", "soup"}
 
 
 async def test_several_preferences_are_the_guidance_of_one_text(plugin: Plugin) -> None:
@@ -228,10 +210,9 @@ async def test_nothing_blocks_the_event_loop(plugin: Plugin, kind: str) -> None:
     encoder = HashEncoder()
     graph = GraphMemory([WINE], encoder=encoder, settings=Settings(verifier=KeepAll()))
     retriever = plugin.make(searched(graph, kind))
-    adding = retriever.aadd_documents if plugin is PLUGINS["lc"] else retriever.aadd_nodes
-    await adding([given(plugin, "red wine")])
+    await offer(plugin, retriever, Item(text="red wine"), twin=True)
     encoder.sync_threads.clear()
-    await adding([given(plugin, "red wine of the year")])
+    await offer(plugin, retriever, Item(text="red wine of the year"), twin=True)
     results = await (retriever.ainvoke("red wine") if plugin is PLUGINS["lc"] else retriever.aretrieve("red wine"))
     assert len(results) == 2 and not encoder.sync_threads
 
@@ -242,44 +223,14 @@ def given(plugin: Plugin, text: str, key: str | None = None) -> Any:
     return TextNode(text=text, **({} if key is None else {"id_": key}))
 
 
-# facts
-
-ALLERGY = "I'm allergic to peanuts and shellfish when I eat out."
-TONIGHT = "Where can I eat tonight near Porto?"
-
-
-@pytest.fixture
-def knowing() -> EpicMemory:
-    made = EpicMemory(["I love restaurants in Porto."])
-    names = ("Rosa", "Casa", "Tasca", "Lapa", "Mira", "Foz", "Sol")
-    made.add(
-        f"Where can I eat near Porto tonight {w}? A restaurant for lunch and dinner is {w} in Porto." for w in names
-    )
-    made.facts.add(ALLERGY)
-    return made
-
-
 @pytest.mark.parametrize("guidance", ["metadata", "text"])
-async def test_facts_come_first_besides_k_results(plugin: Plugin, knowing: EpicMemory, guidance: str) -> None:
-    results = await found(plugin.make(knowing, k=2, guidance=guidance), TONIGHT)
+async def test_facts_come_first_besides_k_results(plugin: Plugin, guidance: str) -> None:
+    knowing, allergy = EpicMemory(["I love restaurants in Porto."]), "I'm allergic to peanuts when I eat out."
+    knowing.add(f"A restaurant for lunch and dinner tonight is {name} in Porto." for name in ("Rosa", "Casa", "Tasca"))
+    knowing.facts.add(allergy)
+    results = await found(plugin.make(knowing, k=2, guidance=guidance), "Where can I eat tonight near Porto?")
     assert [one.metadata["epic_tier"] == "fact" for one in results] == [True, False, False]
-    assert ALLERGY in results[0].text and (KNOWN in results[0].text) == (guidance == "text")
-
-
-async def test_a_chat_is_told_what_is_known(knowing: EpicMemory) -> None:
-    told = await li.EpicMemoryBlock(memory=knowing, k=2).aget([ChatMessage(role="user", content=TONIGHT)])
-    assert f"{KNOWN}\n- {ALLERGY}" in told and "Document 1:" in told
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_an_agent_is_told_what_is_known_once(knowing: EpicMemory, asynchronous: bool) -> None:
-    knowing.facts.add("I never eat near the station of Porto.")
-    model = ScriptedChat(answers=["Rosa."])
-    agent = create_agent(model=model, middleware=[lc.EpicMemoryMiddleware(knowing, k=2)])
-    given = {"messages": [("user", TONIGHT)]}
-    await agent.ainvoke(given) if asynchronous else agent.invoke(given)
-    told = model.told[0]
-    assert f"- [fact] {ALLERGY}" in told and told.count("\n- [fact] ") == 2 and told.count("\n- ") > 2
+    assert allergy in results[0].text and (KNOWN in results[0].text) == (guidance == "text")
 
 
 # what it retrieves from
@@ -296,7 +247,7 @@ async def test_a_file_is_opened_by_its_name(plugin: Plugin, tmp_path: Path, name
         for source in (memory, GraphMemory(memory=memory)):
             # What is open stays open, and has a model of its own, which it may be given.
             plugin.make(source, embeddings=plugin.embedding())
-            with pytest.raises(Refused, match=plugin.mismatch):
+            with pytest.raises(Refused, match=f"leave out {plugin.embeddings}="):
                 plugin.make(source, embeddings=HashEncoder())
     for embeddings in (None, "static"):
         retriever = plugin.make(named(path), embeddings=embeddings)
@@ -338,19 +289,29 @@ class Keyed:
 
 
 @pytest.mark.parametrize(
-    ("options", "match"),
+    ("name", "wrong", "match"),
     [
-        *table(__file__, "arguments_that_cannot_be_are_errors_that_show_no_key"),
-        ({"source": Keyed()}, "Keyed"),
-        ({"embeddings": Keyed()}, "Keyed"),
+        ("source", 3, "is an EpicMemory or the name of its file"),
+        ("source", None, "NoneType"),
+        ("source", Keyed(), "Keyed"),
+        *(("k", wrong, "at least 1") for wrong in (0, True)),
+        ("guidance", "both", "guidance"),
+        ("embeddings", "all-minilm", "such as OllamaEmbedding"),
+        ("embeddings", Keyed(), "Keyed"),
+        ("stance_policy", "all", "stance_policy must be one of prefer"),
+        ("steering", "sideways", "paper"),
+        ("preferences", 7, "preferences"),
+        *(("min_score", wrong, "min_score must be a cosine") for wrong in (2, "all", True)),
+        ("options", 7, "SearchOptions"),
+        ("kk", 3, "takes no kk="),
     ],
     ids=str,
 )
 def test_arguments_that_cannot_be_are_errors_that_show_no_key(
-    plugin: Plugin, kind: str, graph: GraphMemory, options: dict[str, Any], match: str
+    plugin: Plugin, kind: str, graph: GraphMemory, name: str, wrong: Any, match: str
 ) -> None:
     with pytest.raises(Refused, match=match) as raised:
-        given = {"source": searched(graph, kind), **searching(**options)}
+        given = {"source": searched(graph, kind), **searching(**{name: wrong})}
         plugin.make(given.pop("source"), **given)
     assert "sk-1234" not in str(raised.value)
     assert plugin.make(searched(graph, kind), options=None) is not None
@@ -375,14 +336,11 @@ def test_a_file_is_not_opened_for_arguments_that_cannot_be(
 # a graph
 
 
-def offer(plugin: Plugin, retriever: Any, items: Sequence[Item]) -> Any:
+async def offer(plugin: Plugin, retriever: Any, *items: Item, twin: bool = False) -> Any:
+    """Add items to what a retriever retrieves from."""
     offered = [given(plugin, item.text, item.id) for item in items]
-    return (retriever.add_documents if plugin is PLUGINS["lc"] else retriever.add_nodes)(offered)
-
-
-async def aoffer(plugin: Plugin, retriever: Any, items: Sequence[Item]) -> Any:
-    offered = [given(plugin, item.text, item.id) for item in items]
-    return await (retriever.aadd_documents if plugin is PLUGINS["lc"] else retriever.aadd_nodes)(offered)
+    adding = method(retriever, "add_documents" if plugin is PLUGINS["lc"] else "add_nodes", twin=twin)
+    return await adding(offered) if twin else adding(offered)
 
 
 def empty(**options: Any) -> GraphMemory:
@@ -391,14 +349,13 @@ def empty(**options: Any) -> GraphMemory:
 
 async def test_what_is_added_is_in_the_memory_and_the_graph(plugin: Plugin) -> None:
     one, other = empty(), empty()
-    report = offer(plugin, plugin.make(one), ITEMS)
-    assert report.kept == (await aoffer(plugin, plugin.make(other), ITEMS)).kept == one.counts()["passages"]
+    report = await offer(plugin, plugin.make(one), *ITEMS)
+    assert report.kept == (await offer(plugin, plugin.make(other), *ITEMS, twin=True)).kept == one.counts()["passages"]
     assert one.entities() == other.entities() != []
     assert await found(plugin.make(one)) == await found(plugin.make(other)) and len(one.memory.items()) == len(ITEMS)
     for wrong in ("a text", [3], given(plugin, "a")):
         with pytest.raises(InvalidInputError):
-            retriever = plugin.make(one)
-            (retriever.add_documents if plugin is PLUGINS["lc"] else retriever.add_nodes)(wrong)
+            method(plugin.make(one), "add_documents" if plugin is PLUGINS["lc"] else "add_nodes")(wrong)
     assert await found(plugin.make(GraphMemory(PREFERENCES))) == []
 
 
@@ -420,8 +377,8 @@ async def test_what_an_extractor_fails_for_is_logged_and_found_by_its_text(
     plugin: Plugin, caplog: pytest.LogCaptureFixture
 ) -> None:
     graph = empty(extractor=Failing())
-    offer(plugin, plugin.make(graph), ITEMS)
-    await aoffer(plugin, plugin.make(graph), [Item(id="more", text="Soup is good.")])
+    await offer(plugin, plugin.make(graph), *ITEMS)
+    await offer(plugin, plugin.make(graph), Item(id="more", text="Soup is good."), twin=True)
     assert caplog.text.count("out of order") == 2 and "graph.retry()" in caplog.text
     assert {"soup", "more"} <= {one.id for one in await found(plugin.make(graph), "soup")}
 
@@ -439,30 +396,98 @@ async def test_documents_of_a_graph_that_come_again_and_go() -> None:
     assert await found(retriever, "Oscar") == []
 
 
-SAYS = json.dumps({"entities": ["Oscar"], "facts": [["Oscar", "cannot eat", "hazelnuts"]]})
-
-
 async def test_a_model_of_the_framework_reads_what_is_added(plugin: Plugin) -> None:
-    model: Any = ScriptedChat(answers=[SAYS]) if plugin is PLUGINS["lc"] else ScriptedLLM(answers=[SAYS])
-    graph = empty(extractor=LMExtractor((lc.LangChainLM if plugin is PLUGINS["lc"] else li.LlamaIndexLM)(model)))
-    offer(plugin, plugin.make(graph), [Item(id="a", text="Oscar cannot eat hazelnuts.")])
-    await aoffer(plugin, plugin.make(graph), [Item(id="b", text="Oscar turns forty.")])
-    assert len(model.seen) == 2
+    says = [json.dumps({"entities": ["Oscar"], "facts": [["Oscar", "cannot eat", "hazelnuts"]]})]
+    lm = (
+        lc.LangChainLM(ScriptedChat(answers=says))
+        if plugin is PLUGINS["lc"]
+        else li.LlamaIndexLM(ScriptedLLM(answers=says))
+    )
+    graph = empty(extractor=LMExtractor(lm))
+    await offer(plugin, plugin.make(graph), Item(id="a", text="Oscar cannot eat hazelnuts."))
+    await offer(plugin, plugin.make(graph), Item(id="b", text="Oscar turns forty."), twin=True)
     assert graph.facts("a") == [("Oscar", "cannot eat", "hazelnuts")]
+
+
+# the least relevance
+
+CASINO = "I avoid hotels with casinos."
+TEXTS = ["A vegan stew with lentils for dinner.", "The hotel has a casino downstairs.", "James Watt built engines."]
+FITTING, SMALL_TALK, GENERAL = "What can I cook without meat?", "hi", "When were engines built by James Watt?"
+NODES = [TextNode(text=text) for text in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def makers() -> dict[str, Callable[..., Any]]:
+    """Retrievers of one memory, and steered ones of each framework's own store."""
+    memory = EpicMemory([CASINO])
+    memory.add(TEXTS)
+    store = InMemoryVectorStore.from_texts(TEXTS, lc.EpicEmbeddings())
+    index = VectorStoreIndex(NODES, embed_model=li.EpicEmbedding()).as_retriever(similarity_top_k=3)
+    return {
+        "lc": lambda **options: lc.EpicRetriever(memory=memory, **searching(**options)),
+        "lc steered": lambda **options: lc.SteeredRetriever(vectorstore=store, preferences=[CASINO], **options),
+        "li": lambda **options: li.EpicRetriever(memory, **searching(**options)),
+        "li steered": lambda **options: li.SteeredRetriever(index, [CASINO], **options),
+    }
+
+
+@pytest.mark.parametrize("kind", ["lc", "lc steered", "li", "li steered"])
+async def test_the_least_relevance_leaves_out_what_is_further(kind: str, makers: dict[str, Callable[..., Any]]) -> None:
+    async def texts(query: str, **options: Any) -> list[str]:
+        results = await both(makers[kind](**options), "invoke" if "lc" in kind else "retrieve", query)
+        if "lc" in kind:  # a call may ask for it, too
+            assert await both(makers[kind](), "invoke", query, **options) == results
+            config: Any = {"configurable": {f"epic_{name}": value for name, value in options.items()}}
+            assert makers[kind]().invoke(query, config) == results
+        return [one.page_content if "lc" in kind else one.node.get_content() for one in results]
+
+    assert len(await texts(FITTING, min_score=None)) > 1
+    assert await texts(SMALL_TALK, min_score="auto") == []
+    assert (await texts(FITTING, min_score="auto"))[0] == TEXTS[0]
+    assert (await texts(FITTING, min_score="personal"))[0] == TEXTS[0]
+    assert await texts(GENERAL, min_score="auto") == [TEXTS[2]]
+    assert await texts(GENERAL, min_score="personal") == []
+    assert await texts(FITTING, min_score=0.3) == [TEXTS[0]]
+    assert await texts(FITTING, min_score=0.99) == []
+    assert bool(await texts(SMALL_TALK)) is ("steered" in kind)
+    with pytest.raises(Refused, match="min_score must be a cosine"):
+        await texts(FITTING, min_score=2)
 
 
 # imports
 
 
-@pytest.mark.parametrize(("code", "extra"), table(__file__, "a_missing_package_names_the_extra"))
-def test_a_missing_package_names_the_extra(code: str, extra: str) -> None:
-    done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("hidden", "code", "extra"),
+    [
+        (["langchain_core"], "import epic_langchain", "langchain"),
+        (["llama_index", "llama_index.core"], "import epic_llamaindex", "llamaindex"),
+        (
+            ["langgraph", "langchain"],
+            "from epic_langchain import *; import epic_langchain;"
+            "assert EpicRetriever and 'EpicStore' in dir(epic_langchain); epic_langchain.EpicStore",
+            "agents",
+        ),
+    ],
+)
+def test_a_missing_package_names_the_extra(hidden: list[str], code: str, extra: str) -> None:
+    code = f"import sys; sys.modules.update(dict.fromkeys({hidden})); {code}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert f"pip install 'epic-memory[{extra}]'" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("package", "others"), table(__file__, "it_imports_no_more_than_it_needs_and_not_the_other_plugin")
+    ("package", "others"),
+    [
+        (
+            "epic_langchain",
+            "langgraph langchain langchain_tests langchain_community langchain_classic torch llama_index epic_graph"
+            " epic_llamaindex",
+        ),
+        ("epic_llamaindex", "langchain langchain_core langgraph epic_langchain torch epic_graph"),
+    ],
 )
 def test_it_imports_no_more_than_it_needs_and_not_the_other_plugin(package: str, others: str) -> None:
     code = (

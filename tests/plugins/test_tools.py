@@ -16,12 +16,14 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from llama_index.core.agent.workflow import ReActAgent
 
 import epic_llamaindex
 from chat_models import ScriptedChat, called
 from epic_langchain import epic_tools
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
+from llamaindex_models import ScriptedLLM
 from tool_arguments import WRONG_QUERIES
 
 CASINO, CODE = "I avoid hotels with casinos.", "The door code is 4471."
@@ -74,23 +76,18 @@ def test_whatever_is_written_for_a_limit_there_are_results(
     assert len(results) == count
 
 
-def test_a_search_that_finds_nothing_says_so(used: Used, memory: EpicMemory) -> None:
-    answer = used(memory, "search_memory", {"query": "trams in Vienna"})
-    assert answer["results"] == [] and answer["note"]
-
-
 @pytest.mark.parametrize(("given", "wrong"), WRONG_QUERIES)
 def test_wrong_arguments_are_explained(used: Used, memory: EpicMemory, given: Any, wrong: str) -> None:
-    assert (
-        used(memory, "search_memory", given)["error"] == f"query {wrong}. Call search_memory again with query, limit."
-    )
+    error = used(memory, "search_memory", given)["error"]
+    assert error == f"query {wrong}. Call search_memory again with query, limit."
 
 
-@pytest.mark.parametrize(("name", "given"), [("search_memory", "hotel"), ("remember", "hotel"), ("forget", CASINO)])
-def test_errors_of_the_memory_are_answers(used: Used, memory: EpicMemory, name: str, given: Any) -> None:
+def test_finding_nothing_and_errors_of_the_memory_are_answers(used: Used, memory: EpicMemory) -> None:
+    answer = used(memory, "search_memory", {"query": "trams in Vienna"})
+    assert answer["results"] == [] and answer["note"]
     memory.close()
-    assert "closed" in used(memory, name, given)["error"]
-    assert "closed" in used(memory, "list_preferences")["error"]
+    for name, given in (("search_memory", "hotel"), ("remember", "x"), ("forget", CASINO), ("list_preferences", None)):
+        assert "closed" in used(memory, name, given)["error"]
 
 
 @pytest.mark.parametrize(
@@ -135,13 +132,17 @@ def test_where_it_is_allowed_it_is_remembered_at_once(used: Used, memory: EpicMe
     assert memory.proposals == []
 
 
-def test_what_is_known_is_not_remembered_again(used: Used, memory: EpicMemory) -> None:
+def test_what_is_known_is_not_remembered_again_and_what_is_replaced_is_held(used: Used, memory: EpicMemory) -> None:
     assert used(memory, "remember", {"text": CASINO.upper(), "kind": "preference"})["status"] == "known"
     assert used(memory, "remember", CODE)["status"] == "known"
-
-
-def test_what_is_replaced_has_to_be_held(used: Used, memory: EpicMemory) -> None:
     assert "'the moon'" in used(memory, "remember", {"text": "Cheese.", "replaces": "the moon"})["error"]
+    # Nor what is in force in other words, nor a secret.
+    memory.preferences.add("I'm allergic to peanuts")
+    given = {"text": "The user is allergic to peanuts.", "kind": "fact"}
+    assert used(memory, "remember", given)["status"] == "known"
+    for allowed in (False, True):
+        secret = {"text": "The user's wifi password is marble-otter-77.", "kind": "fact"}
+        assert "password" in used(memory, "remember", secret, allowed=allowed)["error"]
     assert memory.proposals == []
 
 
@@ -163,12 +164,6 @@ def test_where_it_is_allowed_it_is_forgotten_at_once(used: Used, memory: EpicMem
     assert "Nothing" in used(memory, "forget", item.id, allowed=True)["error"]
 
 
-def test_preferences_are_listed(used: Used, memory: EpicMemory) -> None:
-    (preference,) = memory.preferences
-    answer = used(memory, "list_preferences")
-    assert answer == {"preferences": [{"id": preference.id, "text": CASINO}], "waiting": []}
-
-
 @pytest.mark.parametrize("plugin", ["lc", "li"])
 def test_models_see_plain_schemas(plugin: str, memory: EpicMemory) -> None:
     schemas = {tool.name: convert_to_openai_tool(tool)["function"]["parameters"] for tool in epic_tools(memory)}
@@ -187,9 +182,11 @@ def test_models_see_plain_schemas(plugin: str, memory: EpicMemory) -> None:
     assert "user is asked" not in epic_tools(memory, allowed=True)[1].description
 
 
-def test_a_file_is_opened_by_its_name(used: Used, tmp_path: Path) -> None:
-    EpicMemory.open(tmp_path / "me.epic", [CASINO]).close()
-    assert used(tmp_path / "me.epic", "list_preferences")["preferences"][0]["text"] == CASINO
+def test_a_file_is_opened_by_its_name_and_preferences_are_listed(used: Used, path: Path) -> None:
+    with EpicMemory.open(path, [CASINO]) as memory:
+        (preference,) = memory.preferences
+    listed = {"preferences": [{"id": preference.id, "text": CASINO}], "waiting": []}
+    assert used(path, "list_preferences") == listed
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
@@ -208,6 +205,21 @@ async def test_an_agent_uses_them_and_survives_what_it_does_wrong(memory: EpicMe
     assert [next(iter(answer)) for answer in answers] == ["error", "results", "status", "error", "preferences"]
     assert state["messages"][-1].text == "Done."
     assert [proposal.text for proposal in memory.proposals] == ["I love jazz."]
+
+
+async def test_an_agent_of_llamaindex_uses_them_and_survives_what_it_does_wrong(memory: EpicMemory) -> None:
+    steps = [
+        'Thought: I look it up.\nAction: search_memory\nAction Input: {"limit": "two"}',
+        'Thought: I keep it.\nAction: remember\nAction Input: {"text": "We live in Porto."}',
+        "Thought: I see.\nAction: list_preferences\nAction Input: {}",
+        "Thought: I can answer.\nAnswer: Done.",
+    ]
+    llm = ScriptedLLM(answers=steps)
+    agent = ReActAgent(llm=llm, tools=epic_llamaindex.epic_tools(memory), streaming=False)
+    assert str(await agent.run("We live in Porto.")) == "Done."
+    assert "Call search_memory again with query, limit." in llm.prompts[1]
+    assert '"status": "proposed"' in llm.prompts[2] and CASINO in llm.prompts[3]
+    assert [proposal.text for proposal in memory.proposals] == ["We live in Porto."]
 
 
 # many users
@@ -249,6 +261,8 @@ def test_a_tool_that_is_called_by_itself_takes_the_user_from_its_config(memories
     listed = epic_tools(memories.__getitem__)[3]
     answer = json.loads(listed.invoke({}, {"configurable": {"epic_namespace": "ben"}}))
     assert [each["text"] for each in answer["preferences"]] == ["I love jazz."]
+    search: Any = epic_tools(memories["anna"])[0]
+    assert CODE in search.func(query="What is the door code?")  # outside of a run
 
 
 def test_a_call_for_nobody_or_a_stranger_is_the_programs_mistake(memories: dict[str, EpicMemory]) -> None:
@@ -276,8 +290,3 @@ def test_one_memory_is_never_used_for_another_user(memory: EpicMemory) -> None:
     # What else a program has in its context is its own affair.
     state = agent.invoke({"messages": [("user", "?")]}, context={"namespace": "default", "k": "K", "filter": "F"})
     assert CODE in state["messages"][2].text
-
-
-def test_a_function_of_a_tool_can_be_called_outside_of_a_run(memory: EpicMemory) -> None:
-    search: Any = epic_tools(memory)[0]
-    assert CODE in search.func(query="What is the door code?")

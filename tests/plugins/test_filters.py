@@ -1,4 +1,4 @@
-"""LlamaIndex's metadata filters: what they mean here, and to LlamaIndex's own store."""
+"""Filters of both frameworks as filters of the core: what they mean here, there, and what cannot be."""
 
 from __future__ import annotations
 
@@ -7,13 +7,77 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytest.importorskip("langchain_core", reason="needs the extra langchain")
+pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
+
 from llama_index.core.vector_stores import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn
 
-from epic_llamaindex.filters import SOURCE, filter_of
+from epic_langchain.filters import filter_of as lc_filter_of
+from epic_llamaindex.filters import SOURCE
+from epic_llamaindex.filters import filter_of as li_filter_of
 from epic_memory import Filter
 from epic_memory.errors import InvalidInputError
 from tables import table
+
+# LangChain's
+
+EN, DE, OLD = Filter.eq("lang", "en"), Filter.eq("lang", "de"), Filter.lt("year", 2020)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        ({}, None),
+        (EN, EN),
+        ({"lang": "en"}, EN),
+        ({"lang": {"$eq": "en"}}, EN),
+        ({"none": None}, Filter.eq("none", None)),
+        ({"tags": ["x", "y"]}, Filter.eq("tags", ["x", "y"])),
+        ({"deep": {"$eq": {"a": 1}}}, Filter.eq("deep", {"a": 1})),
+        ({"lang": {"$ne": "en"}}, Filter.ne("lang", "en")),
+        ({"year": {"$gt": 2020}}, Filter.gt("year", 2020)),
+        ({"year": {"$gte": 2020}}, Filter.ge("year", 2020)),
+        ({"year": {"$lt": 2020}}, OLD),
+        ({"year": {"$lte": 2020}}, Filter.le("year", 2020)),
+        ({"year": {"$in": [2019, "2021"]}}, Filter.in_("year", [2019, "2021"])),
+        ({"year": {"$nin": []}}, Filter.not_in("year", [])),
+        ({"year": {"$between": (2020, 2021)}}, Filter.between("year", 2020, 2021)),
+        ({"year": {"$exists": True}}, Filter.exists("year")),
+        ({"year": {"$exists": False}}, ~Filter.exists("year")),
+        ({"year": {"$gt": 2019, "$lt": 2020}}, Filter.gt("year", 2019) & OLD),
+        ({"lang": "en", "year": {"$lt": 2020}}, EN & OLD),
+        ({"lang": {"$not": {"$eq": "en"}}}, ~EN),
+        ({"$not": {"$not": {"lang": "en"}}}, ~~EN),
+        ({"$and": [{"lang": "en"}, {"year": {"$lt": 2020}}]}, EN & OLD),
+        ({"$or": [{"lang": "de"}, EN]}, DE | EN),
+        ({"$or": [{"$and": [EN, OLD]}, {"lang": "de"}], "year": {"$lt": 2020}}, ((EN & OLD) | DE) & OLD),
+    ],
+    ids=str,
+)
+def test_a_mapping_is_a_filter(given: Any, expected: Filter | None) -> None:
+    assert lc_filter_of(given) == expected
+
+
+@pytest.mark.parametrize("operator", ["$and", "$or"])
+def test_a_thousand_conditions_are_siblings(operator: str) -> None:
+    made = lc_filter_of({operator: [{"year": {"$ne": year}} for year in range(1200)]})
+    assert made is not None and len(made.parts) == 1200 and not made.matches({"lang": "en"})
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [*table(__file__, "what_is_no_filter_of_langchain"), ({3: 4}, "strings"), ([("year", 3)], "mapping")],
+    ids=str,
+)
+def test_what_is_no_filter_of_langchain_is_refused(given: Any, match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        lc_filter_of(given)
+
+
+# LlamaIndex's
 
 LISTS = [FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL]
 TEXTS = [FilterOperator.TEXT_MATCH, FilterOperator.TEXT_MATCH_INSENSITIVE]
@@ -25,7 +89,7 @@ def one(operator: str, value: Any, key: str = "x") -> MetadataFilters:
 
 
 def matches(given: MetadataFilters | None, metadata: dict[str, Any]) -> bool:
-    condition = filter_of(given)
+    condition = li_filter_of(given)
     return condition is None or condition.matches(metadata)
 
 
@@ -77,13 +141,6 @@ def _whole(given: MetadataFilter, held: list[str]) -> bool:
     return str(given.value).lower() in [element.lower() for element in held]
 
 
-@given(JOINED, METADATA)
-def test_joined_filters_mean_what_they_mean_to_llamaindex(filters: MetadataFilters, metadata: dict[str, Any]) -> None:
-    right = theirs(filters, metadata)
-    if right is not None and not any(about_lists(each, metadata) for each in filters.filters):  # type: ignore[arg-type]
-        assert matches(filters, metadata) is right
-
-
 @given(st.lists(JOINED.filter(lambda made: made.filters), min_size=1, max_size=3), CONDITIONS, METADATA)
 def test_nested_filters_follow_logic(
     parts: list[MetadataFilters], condition: FilterCondition | None, metadata: dict[str, Any]
@@ -103,28 +160,19 @@ def test_each_operator(operator: str, value: Any, matching: list[Any], others: l
     assert matches(one(operator, value), {"y": "a"}) is missing
 
 
-@pytest.mark.parametrize("condition", [*FilterCondition, None])
-def test_no_filters_restrict_nothing(condition: FilterCondition | None) -> None:
-    assert filter_of(MetadataFilters(filters=[], condition=condition)) is None
-    assert filter_of(None) is None
-
-
-def test_a_filter_of_the_core_is_taken_as_it_is() -> None:
+def test_no_filters_restrict_nothing_and_one_of_the_core_is_taken_as_it_is() -> None:
+    assert li_filter_of(None) is None
+    for condition in (*FilterCondition, None):
+        assert li_filter_of(MetadataFilters(filters=[], condition=condition)) is None
     given = Filter.eq("x", 1) & ~Filter.exists("y")
-    assert filter_of(given) == given
-    assert filter_of(Filter.eq("doc_id", "d")) == Filter.eq(SOURCE, "d")
+    assert li_filter_of(given) == given
+    assert li_filter_of(Filter.eq("doc_id", "d")) == Filter.eq(SOURCE, "d")
 
 
 @pytest.mark.parametrize("key", ["doc_id", "document_id", "ref_doc_id"])
 def test_the_source_document_has_three_names(key: str) -> None:
     assert matches(one("==", "d", key), {SOURCE: "d"}) and not matches(one("==", "d", key), {SOURCE: "e"})
-    assert filter_of(one("in", ["d"], key)) == filter_of(one("in", ["d"], "doc_id"))
-
-
-@pytest.mark.parametrize("operator", [op for op in FilterOperator if op is not FilterOperator.IS_EMPTY])
-def test_a_filter_without_a_value_is_refused(operator: FilterOperator) -> None:
-    with pytest.raises(InvalidInputError, match=r"'x' has no value.*is_empty"):
-        filter_of(one(operator.value, None))
+    assert li_filter_of(one("in", ["d"], key)) == li_filter_of(one("in", ["d"], "doc_id"))
 
 
 @pytest.mark.parametrize(
@@ -136,14 +184,19 @@ def test_a_filter_without_a_value_is_refused(operator: FilterOperator) -> None:
         (one("all", "abc"), "takes a list"),
         (one("text_match", 1), "takes a text, not 1"),
         (one("text_match_insensitive", ["a"]), "takes a text"),
+        *(
+            (one(op.value, None), "'x' has no value.*is_empty")
+            for op in FilterOperator
+            if op != FilterOperator.IS_EMPTY
+        ),
         (one("==", 1, key=""), "name of a metadata key"),
         (MetadataFilters(filters=[MetadataFilters(filters=[])]), "without any filter"),
         ({"x": 1}, "MetadataFilters.*not dict"),
         (MetadataFilter(key="x", value=1), "MetadataFilters.*not MetadataFilter"),
         ([one("==", 1)], "MetadataFilters.*not list"),
     ],
-    ids=range(11),
+    ids=lambda value: str(value)[:40],
 )
 def test_a_filter_that_cannot_be_is_refused(filters: Any, match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
-        filter_of(filters)
+        li_filter_of(filters)
