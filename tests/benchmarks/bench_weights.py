@@ -14,15 +14,13 @@ stage's JSON, under "judged".
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from bench_choices import drawn, outcome, own_cases
-from bench_lives import LOOKED_AT, WAYS, K, Life, life
+from bench_lives import LOOKED_AT, WAYS, Counts, Life, life
 from common import Known  # puts shared/tools on the path
-from epic_memory.context import those_that_matter
 from epic_memory.encoders import default_encoder
 from epic_memory.pipeline.candidates import CandidateWeights
 from epic_memory.pipeline.coarse_filter import CoarseWeights
@@ -100,24 +98,14 @@ class Judge:
         return found | {"choices": f"{sum(right)} of {len(right)}"}
 
     def _of_lives(self, name: str, lives: list[Life]) -> str:
-        counts = Counter[str]()
+        counts = Counts()
         for one in lives:
             way = WAYS[name](one, self._encoder)
+            counts.add(one, way)
             assert way.memory is not None
-            for asked in one.questions:
-                hits = way.memory.search(asked["question"], K)
-                first = [hit.item.id for hit in hits[:1]]
-                if asked["kind"] == "small_talk":
-                    counts["silent"] += not hits
-                elif asked["kind"] == "choice":
-                    counts["suits first"] += first == [asked["suits"]]
-                    counts["conflicts first"] += first == [asked["conflicts"]]
-                    listed = [each.text for each in those_that_matter(hits.matters)]
-                    counts["right one listed"] += one.preferences[asked["preference"]] in listed
-                elif not asked.get("about_conflict", False):
-                    counts["fact first"] += first[0] in asked["answer"] if first else 0
             way.memory.close()
-        return ", ".join(f"{row} {counts[row]}" for row in _COUNTED)
+        told = counts.rows | {"right one listed": sum(counts.listed_right)}
+        return ", ".join(f"{row} {told[row]}" for row in _COUNTED)
 
 
 def without(stage: type[StageWeights]) -> Iterator[tuple[str, StageWeights]]:

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
-import math
 import os
 import statistics
 import sys
@@ -254,25 +252,22 @@ class _Mem0Infers(_Mem0):
 
 @dataclass(frozen=True)
 class Known:
-    """A peer, the package it is from, and what is imported first."""
+    """A peer, and the package it is from."""
 
     make: Callable[[Path], Peer]
     package: str
-    module: str
 
 
 PEERS: dict[str, Known] = {
-    OURS: Known(_everything, "epic-memory", "epic_memory.memory"),
-    "EPIC, ten preferences": Known(_ten_preferences, "epic-memory", "epic_memory.memory"),
-    "FAISS flat": Known(_Faiss, "faiss-cpu", "faiss"),
-    "Chroma": Known(_Chroma, "chromadb", "chromadb"),
-    "LanceDB": Known(_LanceDB, "lancedb", "lancedb"),
-    "LangMem": Known(_LangMem, "langmem", "langmem"),
-    "VectorMemoryBlock over Chroma": Known(
-        _LlamaIndexBlock, "llama-index-vector-stores-chroma", "llama_index.vector_stores.chroma"
-    ),
-    "mem0, infer off": Known(_Mem0, "mem0ai", "mem0"),
-    "mem0, infer on, scripted model": Known(_Mem0Infers, "mem0ai", "mem0"),
+    OURS: Known(_everything, "epic-memory"),
+    "EPIC, ten preferences": Known(_ten_preferences, "epic-memory"),
+    "FAISS flat": Known(_Faiss, "faiss-cpu"),
+    "Chroma": Known(_Chroma, "chromadb"),
+    "LanceDB": Known(_LanceDB, "lancedb"),
+    "LangMem": Known(_LangMem, "langmem"),
+    "VectorMemoryBlock over Chroma": Known(_LlamaIndexBlock, "llama-index-vector-stores-chroma"),
+    "mem0, infer off": Known(_Mem0, "mem0ai"),
+    "mem0, infer on, scripted model": Known(_Mem0Infers, "mem0ai"),
 }
 
 
@@ -280,18 +275,13 @@ def measure(name: str, texts: Path, folder: Path) -> dict[str, Any]:
     """Measure one peer in this process, which should be a fresh one.
 
     Returns:
-        Seconds of start and add; median milliseconds of a search, the query's encoding included; bytes on
-        disk; the process's peak of RAM in bytes; share of questions whose evidence was found; calls of a language
-        model while adding, and characters it was sent.
+        Seconds of add; median milliseconds of a search, the query's encoding included; bytes on disk; share of
+        questions whose evidence was found; calls of a language model while adding, and characters it was sent.
     """
-    known = PEERS[name]
     content = json.loads(texts.read_text(encoding="utf-8"))
     # The encoder is the same for all: it is there before the clock starts.
     encode(["warm"])
-    before = peak()
-    importlib.import_module(known.module)
-    imported = time.perf_counter()
-    peer = known.make(folder)
+    peer = PEERS[name].make(folder)
     begun = time.perf_counter()
     peer.add(content["texts"])
     added = time.perf_counter()
@@ -307,24 +297,13 @@ def measure(name: str, texts: Path, folder: Path) -> dict[str, Any]:
     peer.close()
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return {
-        "start": begun - imported,
         "add": added - begun,
         "search": 1000 * statistics.median(taken),
         "bytes": size,
-        "ram": peak() - before,
         "found": sum(found) / len(found) if found else None,
         "calls": calls,
         "characters": characters,
     }
-
-
-def peak() -> float:
-    """Return the most bytes of RAM that this process had; nan on Windows, which does not say."""
-    try:
-        import resource
-    except ImportError:
-        return math.nan
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":
