@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, refused
 from epic_apps import import_from, sync
 from epic_apps.markdown import export_markdown
 from epic_memory import EpicMemory, Item
@@ -76,17 +75,6 @@ def test_nothing_grows_by_giving_it_back(memory: EpicMemory, tmp_path: Path) -> 
         sync(memory, tmp_path / "md")
         import_from(memory, tmp_path / "md")
     assert memory.stats().counts == before and not memory.proposals
-
-
-def test_the_command(tmp_path: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with EpicMemory.open("me.epic", [AVOIDS]):
-        pass
-    assert "preferences.md" in epic("export", "me.epic", "md", "--markdown").out
-    refused(epic("export", "me.epic", "md", "--markdown"), "--overwrite")
-    text = Path("md/preferences.md").read_text(encoding="utf-8").replace("casinos", "bars")
-    Path("md/preferences.md").write_text(text, encoding="utf-8")
-    assert "proposed  replace preference: " in epic("sync", "me.epic", "md").out
 
 
 def test_preferences_of_an_editor_that_writes_a_byte_order_mark(memory: EpicMemory, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the user says of themselves, on the command line: onboard, proposals, note, facts, fill and due."""
+"""What the user says of themselves, on the command line: answers at a terminal, forms, and days."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, refused
+from command_line import Epic
 from epic_memory import EpicMemory
 
 ME = "me.epic"
@@ -42,37 +42,6 @@ def preferences() -> list[str]:
         return [each.text for each in memory.preferences]
 
 
-def test_a_memory_says_what_would_bring_preferences_and_that_it_is_empty(epic: Epic) -> None:
-    assert epic("onboard", ME, "--answers", written("none.json", {})).code == 0
-    asked = epic("ask", ME, "How deep is the sea?").out
-    assert "It has no preferences to rank by: epic onboard" in asked and "Nothing in this memory yet" in asked
-    epic("preferences", ME, "add", "I avoid hotels with casinos.")
-    epic("note", ME, "The door code is 4471.")
-    asked = epic("ask", ME, "How deep is the sea?").out
-    assert "no preferences" not in asked and "Nothing relevant in this memory" in asked
-    assert "But you said: I avoid hotels with casinos." in epic("ask", ME, "Which hotel should I book?").out
-
-
-def test_a_chat_is_learnt_from_once_it_is_accepted(epic: Epic) -> None:
-    chat = written("chat.txt", "User: I'm allergic to peanuts. I love opera.\nAssistant: I hate opera.\n")
-    learnt = epic("import", ME, chat)
-    assert learnt.code == 0 and "2 proposals wait for you" in learnt.out
-    assert preferences() == []
-    ids = [line.split()[0] for line in epic("proposals", ME).out.splitlines() if "add preference" in line]
-    assert len(ids) == 2
-    assert "accepted" in epic("proposals", ME, "accept", ids[0], "--text", "No nuts for me").out
-    assert "rejected" in epic("proposals", ME, "reject", "all").out
-    assert preferences() == ["No nuts for me"]
-    assert "0 proposals wait" in epic("proposals", ME).out
-
-
-def test_answers_from_a_file(epic: Epic) -> None:
-    answers = written("answers.json", {"advice": "bold", "tone": "short"})
-    assert "2 answers are kept" in epic("onboard", ME, "--answers", answers).out
-    assert "0 answers are kept" in epic("onboard", ME, "--answers", answers).out
-    assert preferences() == ["I prefer advice that is bold", "I prefer answers that are short"]
-
-
 def test_answers_at_a_terminal(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
     typed(monkeypatch, "", "short", "y", "b", "long", "I like long answers", KeyboardInterrupt)
     assert epic("onboard", ME).code == 130  # what was answered is kept
@@ -80,30 +49,6 @@ def test_answers_at_a_terminal(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> N
     assert "1 answers are kept" in epic("onboard", ME).out
     kept = ["I prefer answers that are short", "I like long answers", "I prefer advice that is bold"]
     assert sorted(preferences()) == sorted(kept)
-
-
-def test_what_cannot_be_is_said(epic: Epic) -> None:
-    refused(epic("onboard", ME, "--answers", written("a.json", {"nonsense": "x"})), "nonsense")
-    refused(epic("onboard", ME, "--answers", written("b.json", "{")), "b.json")
-    refused(epic("proposals", ME), "no memory at")  # a name that was mistyped makes no file
-    assert not Path(ME).exists()
-    epic("onboard", ME, "--answers", written("none.json", {}))
-    refused(epic("proposals", ME, "accept", "abc"), "abc")
-    refused(epic("proposals", ME, "accept"), "all")
-    refused(epic("note", ME, ""), "is empty")
-
-
-def test_notes_show_what_they_change_are_undone_and_forgotten(epic: Epic) -> None:
-    EpicMemory.open(ME, []).close()
-    shown = epic("note", ME, "I live in Porto.", "We moved to Braga.").out
-    assert "insert: I live in Porto." in shown and "perhaps it changes 'I live in Porto.': a proposal waits" in shown
-    assert "We moved to Braga." in epic("proposals", ME, "accept", "all").out
-    listed = epic("facts", ME, "--history").out
-    assert "insert: We moved to Braga." in listed and "end: I live in Porto." in listed
-    assert "I live in Porto." in epic("facts", ME, "--undo", "3").out.splitlines()[-1]
-    (line,) = [line for line in listed.splitlines() if "insert: We moved to Braga." in line]
-    assert epic("forget", ME, line.rstrip("]").split("[")[-1]).code == 0
-    assert "Braga" not in epic("facts", ME, "--history").out
 
 
 def test_a_form_is_filled_in_and_days_are_listed(epic: Epic) -> None:
