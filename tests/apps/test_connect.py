@@ -124,27 +124,6 @@ def states(*arguments: Any) -> dict[str, str]:
     return {check.about: check.state for check in examine(*arguments)}
 
 
-def test_the_doctor(home: Path, memory: Path, epic: Epic) -> None:
-    memory.chmod(0o600)
-    found = states(memory)
-    assert found["file"] == found["encoder"] == "ok" and found["clients"] == "note"
-    assert epic("doctor", str(memory)).code == 0
-    connect("cursor", ["mcp", str(memory)])
-    assert states(memory)["cursor"] == "ok"
-    path = settings_path("cursor")
-    assert path is not None
-    good = path.read_text()
-    for wrong in (
-        good.replace("me.epic", "gone.epic"),
-        good.replace('"args"', '"other"'),
-        good.replace("bin/", "bin/no"),
-    ):
-        path.write_text(wrong)
-        assert states(memory)["cursor"] == "problem", wrong
-    path.write_text("// mine\n{}")
-    assert states(memory)["cursor"] == "note"
-
-
 @pytest.mark.skipif(os.name == "nt", reason="rights are other ones on Windows")
 def test_the_doctor_on_files(home: Path, memory: Path, epic: Epic, tmp_path: Path) -> None:
     memory.chmod(0o644)

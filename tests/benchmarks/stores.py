@@ -12,9 +12,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 K = 10
 OURS = "EPIC, everything"
@@ -22,25 +21,19 @@ _DIMENSION = 256
 _USER = "user"
 
 
-class Peer(Protocol):
-    """Protocol of a store."""
+class Peer:
+    """A store: takes texts in and searches them as its users do."""
 
     def add(self, texts: Sequence[str]) -> None:
-        """Take texts in, as its users do."""
-        ...
+        """Take texts in."""
+        raise NotImplementedError
 
     def search(self, query: str) -> Sequence[str]:
         """Return the texts found, ten at most."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Have everything on disk, if it keeps anything there."""
-        ...
-
-
-class _Written(Peer):
-    def close(self) -> None:
-        """Everything is on disk already, or nothing ever is."""
+        """Have everything on disk; most have it there already, or never."""
 
 
 def encode(texts: Sequence[str]) -> list[list[float]]:
@@ -77,7 +70,7 @@ def _ten_preferences(folder: Path) -> Peer:
     return _Epic(folder, (folder.parent / "preferences.txt").read_text(encoding="utf-8").splitlines())
 
 
-class _Faiss(_Written):
+class _Faiss(Peer):
     def __init__(self, folder: Path) -> None:
         import faiss
 
@@ -99,7 +92,7 @@ class _Faiss(_Written):
         return [self.texts[row] for row in self.index.search(np.array(encode([query]), dtype=np.float32), K)[1][0]]
 
 
-class _Chroma(_Written):
+class _Chroma(Peer):
     def __init__(self, folder: Path) -> None:
         import chromadb
         from chromadb.config import Settings
@@ -118,7 +111,7 @@ class _Chroma(_Written):
         return list(found["documents"][0])
 
 
-class _LanceDB(_Written):
+class _LanceDB(Peer):
     def __init__(self, folder: Path) -> None:
         import lancedb
 
@@ -134,7 +127,7 @@ class _LanceDB(_Written):
         return [row["text"] for row in self.table.search(encode([query])[0]).limit(K).to_list()]
 
 
-class _LangMem(_Written):
+class _LangMem(Peer):
     def __init__(self, folder: Path) -> None:
         from langgraph.store.memory import InMemoryStore
         from langmem import create_manage_memory_tool, create_search_memory_tool
@@ -152,7 +145,7 @@ class _LangMem(_Written):
         return [str(each["value"]["content"]) for each in found]
 
 
-class _LlamaIndexBlock(_Written):
+class _LlamaIndexBlock(Peer):
     def __init__(self, folder: Path) -> None:
         import chromadb
         from chromadb.config import Settings
@@ -250,8 +243,7 @@ class _Mem0Infers(_Mem0):
     infer = True
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """A peer, and the package it is from."""
 
     make: Callable[[Path], Peer]

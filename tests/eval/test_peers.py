@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -52,7 +51,7 @@ def test_ratios_are_printed_and_what_is_not_installed_or_fails_is_said(
     bench_peers.main()
     printed = capsys.readouterr().out
     assert "(1.00)" in printed and "FAISS flat" in printed
-    absent = dataclasses.replace(PEERS["FAISS flat"], package="no-such-package-here")
+    absent = PEERS["FAISS flat"]._replace(package="no-such-package-here")
     monkeypatch.setitem(PEERS, "absent", absent)
     monkeypatch.setitem(PEERS, "broken", PEERS["FAISS flat"])  # the process that measures does not know this name
     made = measure_all(data, tmp_path / "work", [10], names=["absent", "broken"], seconds=60, say=print)

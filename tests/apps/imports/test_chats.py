@@ -170,15 +170,6 @@ def test_a_change_of_mind_counts_whatever_the_batch(
             assert sorted(each.text for each in memory.proposals) == sorted(left)
 
 
-def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "chat.json").write_text(json.dumps([{"role": "user", "content": NUTS}]), encoding="utf-8")
-    (tmp_path / "note.md").write_text("Buy milk.", encoding="utf-8")
-    memory = EpicMemory()
-    report = import_from(memory, tmp_path, dry_run=True)
-    assert (report.conversations, report.own, report.items, report.proposed) == (1, 1, 1, 0)
-    assert not memory.items() and not memory.proposals and memory.file.state("imported") is None
-
-
 def test_secrets_are_counted_and_not_kept(tmp_path: Path) -> None:
     said = "My password is hunter2. My IBAN is DE89 3704 0044 0532 0130 00. My card is 4111 1111 1111 1111."
     (tmp_path / "chat.json").write_text(json.dumps([{"role": "user", "content": f"{said} {NUTS}"}]), encoding="utf-8")

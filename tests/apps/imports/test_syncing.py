@@ -17,7 +17,6 @@ from exports import refusing
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from command_line import Epic
 from crashing import Workers
 from epic_apps import SyncReport, sync, why_not
 from epic_apps.cli.folders import digest_of
@@ -144,23 +143,6 @@ def test_one_identity_whatever_the_working_directory(
     assert report.is_empty and contents(memory) == fresh(moved)
 
 
-@pytest.mark.parametrize("reserve", ["1 MB", 0])
-def test_what_a_build_has_taken_in_is_taken_over(tmp_path: Path, epic: Epic, reserve: Any) -> None:
-    for name in ("a.md", "gone.md", "edited.md"):
-        write(tmp_path / "notes", name, f"{TEXTS[0]} {name}")
-    write(tmp_path / "notes", "b.md", "Buy milk.")
-    with EpicMemory.open(tmp_path / "me.epic", [AVOIDS], settings=Settings(reserve=reserve)):
-        pass
-    assert epic("build", "--out", str(tmp_path / "me.epic"), str(tmp_path / "notes")).code == 0
-    (tmp_path / "notes/gone.md").unlink()
-    write(tmp_path / "notes", "edited.md", "Another hotel.")
-    with EpicMemory.open(tmp_path / "me.epic") as memory:
-        report = sync(memory, tmp_path / "notes")
-        assert (report.added, report.changed, report.deleted) == ([], ["notes/edited.md"], ["notes/gone.md"])
-        assert report.unchanged == 2 and len(memory.items()) == (3 if reserve == "1 MB" else 2)
-        assert sync(memory, tmp_path / "notes").is_empty
-
-
 @pytest.mark.skipif(os.name == "nt", reason="names are no bytes on Windows")
 @pytest.mark.parametrize("text", ["", "Buy milk."])
 def test_a_name_that_is_no_text_stops_nothing(notes: Path, memory: EpicMemory, text: str) -> None:
@@ -178,17 +160,6 @@ def test_links_are_not_followed_out(notes: Path, memory: EpicMemory, tmp_path: P
     (notes / "loop").symlink_to(notes)
     report = sync(memory, notes)
     assert len(report.added) == 4 and "out" in report.skipped[0]
-
-
-def test_an_empty_folder_is_taken_for_a_missing_disk(notes: Path, memory: EpicMemory) -> None:
-    sync(memory, notes)
-    shutil.rmtree(notes)
-    notes.mkdir()
-    with pytest.raises(InvalidInputError, match="--empty"):
-        sync(memory, notes)
-    assert len(memory.items()) == 5
-    sync(memory, notes, empty=True)
-    assert not memory.items()
 
 
 def test_what_cannot_be_read_stays(notes: Path, memory: EpicMemory) -> None:
@@ -437,44 +408,11 @@ def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, m
     assert memory.get(["notes/trips/b.txt"]) and sync(memory, notes).is_empty
 
 
-def test_a_folder_is_forgotten_with_its_texts(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
-    sync(memory, notes / "trips")
-    sync(memory, notes)
-    write(tmp_path / "other", "o.md", "Another folder.")
-    sync(memory, tmp_path / "other")
-    shutil.rmtree(tmp_path / "other")
-    assert forget_folder(memory, notes) == 2, "what another synced folder holds stays"
-    assert forget_folder(memory, tmp_path / "other") == 1
-    assert {item.id.split("#")[0] for item in memory.items()} == {"trips/a.md", "trips/c.md"}
-    assert synced_folders(memory) == [notes / "trips"]
-    with pytest.raises(InvalidInputError, match="trips"):
-        forget_folder(memory, notes)
-    assert {"notes/a.md", "notes/b.txt"} < set(sync(memory, notes).added)
-
-
 def test_patterns_that_are_no_text_change_nothing(notes: Path, memory: EpicMemory) -> None:
     (notes / ".epicignore").write_bytes(b"caf\xe9\n")
     with pytest.raises(InvalidInputError, match=r"\.epicignore cannot be read"):
         sync(memory, notes)
     assert not synced_folders(memory) and not memory.items()
-
-
-def test_what_is_held_of_a_folder_that_is_ruled_out_stays(notes: Path, memory: EpicMemory) -> None:
-    sync(memory, notes)
-    memory.never.add_folder(notes / "trips")
-    write(notes, "trips/new.md", "A new one.")
-    write(notes, "trips/c.md", "Changed.")
-    report = sync(memory, notes)
-    assert report.is_empty and len(memory.items()) == 5 and "never" in report.skipped[0]
-    memory.never.add_folder(notes)
-    report = sync(memory, notes)
-    assert report.is_empty and len(memory.items()) == 5 and "never" in report.skipped[0]
-    (notes / "trips/a.md").unlink()
-    assert sync(memory, notes).deleted == ["notes/trips/a.md"], "a file that is gone is forgotten, ruled out or not"
-    for folder in (notes, notes / "trips"):
-        memory.never.remove(folder)
-    report = sync(memory, notes)
-    assert (report.added, report.changed) == (["notes/trips/new.md"], ["notes/trips/c.md"])
 
 
 def test_what_has_no_room_is_offered_again_after_a_cut(
