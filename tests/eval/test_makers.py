@@ -97,4 +97,3 @@ def test_by_the_command_line(tmp_path: Path, epic: Epic) -> None:
         assert "1 personas" in epic("eval", "make-personas", str(pairs), str(people), *model).out
         refused(epic("eval", "make-preferences", str(texts), str(pairs), "--conditions", "4", *model), "conditions")
     assert len(read_dataset(people).personas[0].preferences) == 10
-    refused(epic("eval", "make-questions", str(texts), str(pairs)), "--llm")

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from command_line import Epic, jsonl, refused
+from command_line import Epic, jsonl
 from epic_eval.experiments.prompts import ask, pairs_of, read_notes, shortcomings
 from epic_eval.report import Text
-from epic_memory.errors import InvalidInputError
 from epic_memory.lm import Completion
 from epic_memory.types import Stance
 from epic_memory.verification import LMVerifier
@@ -144,19 +143,3 @@ def test_nothing_fell_short_of_what_is_right(pairs: Path) -> None:
     notes = read_notes(pairs)[2:3]
     said = ask(DiscardAll(), notes, HashEncoder())  # type: ignore[arg-type]
     assert shortcomings(notes, said) == [Text("Nothing fell short.")]
-
-
-@pytest.mark.parametrize(
-    ("record", "said"),
-    [
-        ({"text": "a"}, "line 1 is no labelled note"),
-        ({"text": "a", "pairs": []}, "line 1 has no pairs"),
-        ({"text": "a", "pairs": [{"preference": TEA, "stance": "likes"}]}, "likes"),
-    ],
-)
-def test_a_wrong_file_is_named(record: dict[str, Any], said: str, tmp_path: Path, epic: Epic) -> None:
-    path = jsonl(tmp_path / "pairs.jsonl", record)
-    with pytest.raises(InvalidInputError, match=said):
-        read_notes(path)
-    refused(epic("eval", "prompts", "--pairs", str(path)), said)
-    refused(epic("eval", "prompts", "--llm", "ollama/tiny"), "There is no model")

@@ -158,11 +158,6 @@ def test_a_file_of_another_shape_is_refused(name: str, content: str, tmp_path: P
     refused(epic("bench", name, str(path)), "wrong.json")
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path, epic: Epic) -> None:
-    refused(epic("bench", "longmemeval", str(tmp_path / "no.json")), "no.json")
-    refused(epic("bench", "latin", str(tmp_path)), "latin", "longmemeval")
-
-
 @pytest.mark.parametrize(("answer", "place"), [("B", 1), ("(C)", 2), ("A would do, but I say D.", 3), ("none", None)])
 def test_the_letter_of_an_answer(answer: str, place: int | None) -> None:
     assert letter(answer) == place
