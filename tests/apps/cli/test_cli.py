@@ -135,17 +135,6 @@ def test_the_demo_can_keep_its_memory_and_be_run_again(epic: Epic) -> None:
 # build
 
 
-def test_build_reads_notes_corpora_and_chat_logs_and_reports(epic: Epic) -> None:
-    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "notes/", "corpus.jsonl", "chat.jsonl")
-    assert result.code == 0
-    assert re.search(r"seen +5\b", result.out)
-    assert "me.epic: 4 items" in result.out
-    assert held() == {"casino", "vegan", "notes/a.md", "chat.jsonl#0"}
-    with EpicMemory.open("me.epic") as memory:
-        written = {item.metadata["source"]: item.metadata["origin"] for item in memory.items()}
-    assert written == {"corpus.jsonl": "page", "notes/a.md": "user", "chat.jsonl": "user"}
-
-
 def test_a_terminal_gets_a_progress_bar_unless_it_shall_be_quiet(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
     build = ("build", "--preferences", "prefs.txt", "corpus.jsonl", "--out")
     add = ("preferences", "a.epic", "add")
@@ -226,18 +215,6 @@ def test_stats_counts_and_weighs_each_part(built: Epic) -> None:
     assert set(sizes) == set(parts.split())
     assert sizes["total"] == sum(size for name, size in sizes.items() if name != "total")
     assert sizes["total"] == Path("me.epic").stat().st_size
-
-
-def test_explain_says_why_a_text_of_the_light_tier_was_not_kept(epic: Epic) -> None:
-    # Five of them: not all of their reasons are on record.
-    texts = [f"{NOISE} Note {number}." for number in range(5)]
-    jsonl(Path("noise.jsonl"), *({"text": text, "id": f"n{number}"} for number, text in enumerate(texts)))
-    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--reserve", "1 MB", "noise.jsonl")
-    assert epic(*build).code == 0
-    for number, text in enumerate(texts):
-        said = epic("explain", "me.epic", f"n{number}").out
-        assert text in said and "kept for its text only: coarse filter: below tau 0.250 (similarity " in said
-        assert f"with '{PREFERENCES[0]}')" in said or f"with '{PREFERENCES[1]}')" in said
 
 
 # preferences
