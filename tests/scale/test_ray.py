@@ -63,10 +63,15 @@ def content(memory: EpicMemory) -> Content:
     """The entries, by item and preference."""
     entries = memory.file.entries([item.id for item in memory.items()])
     return {
-        (item, one.preference or ""): (*(one.instruction, one.stance, one.rationale), *numbers)
+        (item, one.preference or ""): (
+            one.instruction,
+            one.stance,
+            one.rationale,
+            pytest.approx(one.confidence),
+            pytest.approx(one.similarity, abs=1e-5),
+        )
         for item, found in entries.items()
         for one in found
-        for numbers in [(pytest.approx(one.confidence), pytest.approx(one.similarity, abs=1e-5))]
     }
 
 
@@ -143,7 +148,7 @@ def test_only_what_has_changed_is_judged_and_written(tmp_path: Path) -> None:
     expected = by_add(people, rows, encoder)
     assert by_build(tmp_path / "sink", encoder) == expected
     with MemoryPool(tmp_path / "sink" / "users", encoder=encoder, settings=SETTINGS) as pool, pool.get("ben") as memory:
-        assert [one.text.split()[-1] for one in memory.preferences] == ["trains", "gardens", "sea"]
+        assert [one.text for one in memory.preferences] == ["I like trains", "I like gardens", "I like the sea"]
 
 
 def test_a_chunk_that_goes_back_to_an_earlier_version_is_the_earlier_one(tmp_path: Path) -> None:
