@@ -397,15 +397,23 @@ def test_what_has_no_room_is_named_and_offered_again(crowd: Path, path: Path, mo
         assert sync(memory, folder).is_empty
 
 
-def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, memory: EpicMemory) -> None:
+@pytest.mark.parametrize("text", ["Buy milk.", "---\nbuy: I want milk\n---\nA list.\n"], ids=["text", "front matter"])
+def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, memory: EpicMemory, text: str) -> None:
     memory.never.add("milk")
-    (notes / "b.txt").rename(notes / "trips/b.txt")
-    sync(memory, notes)
-    assert not memory.get(["notes/trips/b.txt"])
-    assert sync(memory, notes).is_empty and memory.never.counts["milk"] == 1
+    (notes / "b.txt").unlink()
+    write(notes, "trips/b.md", text)
+    os.utime(notes / "trips/b.md", (1, 1))
+    report = sync(memory, notes)
+    assert not memory.get(["notes/trips/b.md"])
+    assert [*report.kept_out.values(), *memory.never.counts.values()] == [1]
+    assert sync(memory, notes).is_empty
+    write(notes, "trips/new.md", "A lamp.")
+    report = sync(memory, notes)
+    assert report.added == ["notes/trips/new.md"] and not report.kept_out
+    assert set(memory.never.counts.values()) <= {1}, "it is not offered again"
     memory.never.remove("milk")
-    assert sync(memory, notes, changed=[notes / "a.md"]).added == ["notes/trips/b.txt"]
-    assert memory.get(["notes/trips/b.txt"]) and sync(memory, notes).is_empty
+    assert sync(memory, notes, changed=[notes / "a.md"]).added == ["notes/trips/b.md"]
+    assert memory.get(["notes/trips/b.md"]) and sync(memory, notes).is_empty
 
 
 def test_patterns_that_are_no_text_change_nothing(notes: Path, memory: EpicMemory) -> None:
