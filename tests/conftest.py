@@ -21,7 +21,7 @@ settings.register_profile("default", max_examples=10, **_PATIENT)
 settings.register_profile("ci", max_examples=100, **_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
-pytest.register_assert_rewrite("command_line", "graph_helpers", "helpers", "lm_servers", "scripted")
+pytest.register_assert_rewrite("command_line", "graph_helpers", "helpers", "lm_servers", "scripted", "sessions")
 
 
 from helpers import Clock, Encode, encoding  # its assertions are rewritten

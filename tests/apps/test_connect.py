@@ -53,7 +53,6 @@ def test_settings_before_with_our_entry_and_undone(client: Any, home: Path, memo
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(before(client), encoding="utf-8")
     path.chmod(0o640)
-
     done = epic("connect", client, str(memory), "--read-only")
     assert done.code == 0 and "connected" in done.out, done.err
     text = path.read_text(encoding="utf-8")
@@ -66,7 +65,6 @@ def test_settings_before_with_our_entry_and_undone(client: Any, home: Path, memo
     assert (entry.get("type") == "stdio") is (client in ("vscode", "claude-code"))
     assert os.name == "nt" or path.stat().st_mode & 0o777 == 0o640
     assert "connected already" in epic("connect", client, str(memory), "--read-only").out
-
     assert "disconnected" in epic("connect", client, "--undo").out
     assert path.read_text(encoding="utf-8") == before(client)
     assert [each.name for each in path.parent.iterdir()] == [path.name]
@@ -81,11 +79,14 @@ def test_where_settings_are(home: Path, monkeypatch: pytest.MonkeyPatch, platfor
 
 
 @pytest.mark.parametrize("client", WRITTEN)
-def test_settings_that_were_not_there_go_again(client: Any, home: Path, memory: Path) -> None:
-    done = connect(client, ["mcp", str(memory)])
-    assert done.backup is None and list(json.loads(done.path.read_text())) == [CLIENTS[client].key]
+def test_settings_that_were_not_there_go_again_also_after_two_connections(
+    client: Any, home: Path, memory: Path
+) -> None:
+    for more in ([], ["--read-only"]):
+        done = connect(client, ["mcp", str(memory), *more])
+        assert done.backup is None and list(json.loads(done.path.read_text())) == [CLIENTS[client].key]
     disconnect(client)
-    assert not done.path.exists()
+    assert not [each for each in done.path.parent.iterdir() if each.is_file()]
 
 
 def test_what_changed_since_stays_when_it_is_undone(tmp_path: Path) -> None:
@@ -100,16 +101,13 @@ def test_what_changed_since_stays_when_it_is_undone(tmp_path: Path) -> None:
     assert json.loads(path.read_text(encoding="utf-8")) == {**json.loads(before("cursor")), "new": True}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ['{\n  // mine\n  "theme": "dark"\n}', '{"a": 1, "a": 2}', '{"a": 1,}', "[]", '{"mcpServers": []}', "\x00", '{"a"'],
-)
+@pytest.mark.parametrize("text", table(__file__, "settings_that_would_lose_something"))
 def test_settings_that_would_lose_something_are_not_touched(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInputError) as refused:
         connect("cursor", ["mcp", "/me.epic"], path=path)
-    assert '"epic-memory"' in str(refused.value) or "Mend it" in str(refused.value)
+    assert any(part in str(refused.value) for part in ('"epic-memory"', "Mend it", "surrogate"))
     assert path.read_text(encoding="utf-8") == text and len(list(tmp_path.iterdir())) == 1
 
 
@@ -122,45 +120,8 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert "epic-memory" in (tmp_path / "dotfiles.json").read_text(encoding="utf-8")
 
 
-def test_what_a_program_cannot_change_is_shown(
-    home: Path, memory: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(memory.parent)
-    refused(epic("connect", "open-webui", str(memory)), "http://127.0.0.1:8765/mcp", str(memory))
-    refused(epic("connect", "codex", str(memory)), "[mcp_servers.epic-memory]")
-    table, *lines = epic("connect", "codex", memory.name, "--namespace", "ines", "--print").out.splitlines()
-    server = {name: json.loads(value) for name, value in (line.split(" = ") for line in lines)}
-    assert table == "[mcp_servers.epic-memory]" and Path(server["command"]).is_absolute()
-    assert server["args"][-4:] == ["mcp", str(memory), "--namespace", "ines"]
-    printed = epic("connect", "zed", str(memory), "--print")
-    assert json.loads(printed.out)["context_servers"]["epic-memory"] and "This belongs into " in printed.err
-    refused(epic("connect", "zed", "none.epic"), "none.epic")
-    assert not list(home.iterdir())
-
-
 def states(*arguments: Any) -> dict[str, str]:
     return {check.about: check.state for check in examine(*arguments)}
-
-
-def test_the_doctor(home: Path, memory: Path, epic: Epic) -> None:
-    memory.chmod(0o600)
-    found = states(memory)
-    assert found["file"] == found["encoder"] == "ok" and found["clients"] == "note"
-    assert epic("doctor", str(memory)).code == 0
-    connect("cursor", ["mcp", str(memory)])
-    assert states(memory)["cursor"] == "ok"
-    path = settings_path("cursor")
-    assert path is not None
-    good = path.read_text()
-    for wrong in (
-        good.replace("me.epic", "gone.epic"),
-        good.replace('"args"', '"other"'),
-        good.replace("bin/", "bin/no"),
-    ):
-        path.write_text(wrong)
-        assert states(memory)["cursor"] == "problem", wrong
-    path.write_text("// mine\n{}")
-    assert states(memory)["cursor"] == "note"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="rights are other ones on Windows")
@@ -172,14 +133,6 @@ def test_the_doctor_on_files(home: Path, memory: Path, epic: Epic, tmp_path: Pat
     memory.write_bytes(memory.read_bytes()[:-3000] + b"x" * 3000)
     assert states(memory)["file"] == "problem"
     refused(epic("doctor", str(memory)), "does not work yet")
-
-
-def test_no_settings_before_and_two_connections(home: Path, memory: Path) -> None:
-    connect("cursor", ["mcp", str(memory)])
-    done = connect("cursor", ["mcp", str(memory), "--read-only"])
-    assert done.backup is None
-    disconnect("cursor")
-    assert not list(done.path.parent.iterdir())
 
 
 def test_an_entry_by_hand_comes_back(tmp_path: Path) -> None:
@@ -201,30 +154,18 @@ def test_an_entry_by_hand_comes_back(tmp_path: Path) -> None:
     assert json.loads(path.read_text(encoding="utf-8")) == {**json.loads(text), "new": True}
 
 
-def test_settings_that_cannot_be_written_leave_no_backup(tmp_path: Path) -> None:
-    path = tmp_path / "mcp.json"
-    path.write_text('{"theme": "\\ud800"}', encoding="utf-8")
-    with pytest.raises(InvalidInputError, match="surrogate"):
-        connect("cursor", ["mcp", "/me.epic"], path=path)
-    assert path.read_text(encoding="utf-8") == '{"theme": "\\ud800"}' and len(list(tmp_path.iterdir())) == 1
-
-
-def test_what_is_no_memory_is_not_connected(home: Path, tmp_path: Path, epic: Epic) -> None:
-    (tmp_path / "p.txt").write_text("I avoid casinos.", encoding="utf-8")
-    refused(epic("connect", "cursor", str(tmp_path / "p.txt")), "p.txt")
-    assert not list(home.iterdir())
-
-
-@pytest.mark.parametrize("args", [["mcp", 5], ["mcp", "/gone/me.epic", "--encoder", __file__]])
-def test_the_doctor_misses_a_memory_that_is_gone(home: Path, args: list[Any]) -> None:
-    connect("cursor", args)
-    assert states()["cursor"] == "problem"
-
-
-@pytest.mark.parametrize("options", [["--read-only"], ["--namespace", "ann", "--any-user"], ["--encoder=static"]])
-def test_the_doctor_finds_the_memory_behind_options(home: Path, memory: Path, options: list[str]) -> None:
-    connect("cursor", ["mcp", *options, str(memory)])
-    assert states()["cursor"] == "ok"
+@pytest.mark.parametrize(
+    ("args", "state"),
+    [
+        *((options, "ok") for options in (["--read-only"], ["--namespace", "ann", "--any-user"], ["--encoder=static"])),
+        *((args, "problem") for args in ([5], ["/gone/me.epic", "--encoder", __file__])),
+    ],
+)
+def test_the_doctor_finds_the_memory_behind_options_or_misses_it(
+    home: Path, memory: Path, args: list[Any], state: str
+) -> None:
+    connect("cursor", ["mcp", *args, *([str(memory)] if state == "ok" else [])])
+    assert states()["cursor"] == state
 
 
 def test_the_doctor_says_what_is_installed_because_of_us(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:

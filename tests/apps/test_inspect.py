@@ -85,7 +85,6 @@ def words_on(page: str) -> str:
 def test_every_view_shows_what_is_held(memory: EpicMemory) -> None:
     client = visitor(memory, write=False)
     shown = {path: words_on(client.get(path).text) for path in VIEWS}
-
     assert "2 preferences" in shown["/"] and "kept for them" in shown["/"] and "kB on disk" in shown["/"]
     assert "hotels with on-site casinos" in shown["/preferences"] and "Rules out" in shown["/preferences"]
     assert GOLDEN in shown["/held"] and "goes against it" in shown["/held"] and "suits you" in shown["/held"]
@@ -104,7 +103,6 @@ def test_every_view_shows_what_is_held(memory: EpicMemory) -> None:
 
 def test_the_way_of_a_query(memory: EpicMemory) -> None:
     page = words_on(visitor(memory).get("/query", params={"q": "Which hotel should I book?"}).text)
-
     assert page.index("Which preferences matter") < page.index("By the question alone") < page.index("With your pref")
     steered = page[page.index("With your preferences") :]
     assert steered.index(PALMS) < steered.index(GOLDEN)
@@ -125,7 +123,6 @@ def test_every_change(memory: EpicMemory) -> None:
     assert "Changed" in send(client, "preferences/replace", id=added.id, text="I prefer buses.")
     send(client, "preferences/remove", id="I prefer buses.")
     assert [each.text for each in memory.preferences] == [AVOIDS, LIKES]
-
     send(client, "facts/add", text="I live in Porto.")
     send(client, "facts/undo", id=str(memory.facts.edits()[0].id))
     assert [each.text for each in memory.facts] == ["My sister is called Ines."]
@@ -163,7 +160,6 @@ def test_only_the_bearer_of_the_token_reads(memory: EpicMemory) -> None:
     assert {client.get(path).status_code for path in (*VIEWS, "/static/style.css")} == {401}
     assert client.get("/", params={"token": "another-token-as-long"}).status_code == 401
     assert client.get("/", headers=[(b"cookie", f"epic_inspect_{PORT}=é".encode())]).status_code == 401
-
     answer = client.get("/", params={"token": TOKEN}, follow_redirects=False)
     assert answer.status_code == 303 and answer.headers["location"] == "/"
     assert answer.headers["referrer-policy"] == "no-referrer"
@@ -276,7 +272,6 @@ def test_a_change_needs_the_token_of_the_form_and_permission(path: Path, memory:
     assert client.get("/do/facts/add").status_code == 405
     client.cookies.clear()
     assert client.post("/do/facts/add", data={"form_token": token}, headers=headers).status_code == 401
-
     with EpicMemory.open(path, settings=Settings(read_only=True)) as reading:
         reader = visitor(reading, write=False)
         data = {"form_token": token, "text": "evil"}
@@ -471,7 +466,6 @@ def test_hostile_texts_are_shown_harmlessly(memory: EpicMemory) -> None:
         memory.add([Item(id=hostile_id, text=f"casino hotel {text}", metadata={text[:80]: text})])
         memory.proposals.add([Proposal(kind="add_fact", text=text[:400], quote=text[:400])])
     memory.preferences.add(HOSTILE[0])
-
     pages = [client.get(view).text for view in VIEWS]
     pages += [client.get("/query", params={"q": text}).text for text in HOSTILE[:3]]
     pages += [client.get("/item", params={"id": each.id}).text for each in memory.items()]

@@ -42,17 +42,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for _ in run_demo(str(path)):
         pass
     with EpicMemory.open(path) as memory:
-        memory.facts.add("I live in Porto.")
-        memory.facts.add("I work night shifts.")
-        memory.facts.add("I don't work night shifts any more, I work days.")
-        memory.proposals.add(
-            [
-                Proposal(
-                    kind="add_preference", text="I prefer night trains.", quote="night train", conversation="A trip"
-                ),
-                Proposal(kind="add_fact", text="My sister lives in Braga.", quote="my sister lives in Braga"),
-            ]
-        )
+        for fact in ("I live in Porto.", "I work night shifts.", "I don't work night shifts any more, I work days."):
+            memory.facts.add(fact)
+        trains = {"text": "I prefer night trains.", "quote": "night train", "conversation": "A trip"}
+        sister = {"text": "My sister lives in Braga.", "quote": "my sister lives in Braga"}
+        memory.proposals.add([Proposal(kind="add_preference", **trains), Proposal(kind="add_fact", **sister)])
     return path
 
 
@@ -131,7 +125,6 @@ def test_every_view(open_page: Callable[..., Page]) -> None:
         view(page, name)
         expect(page.get_by_role("heading", level=1)).to_have_text(heading)
         picture(page, name.lower().replace(" ", "_"))
-
     view(page, "Held")
     page.get_by_role("link", name="Dairy disagrees", exact=False).click()
     page.get_by_role("link", name="Kept for a preference").click()
@@ -155,36 +148,31 @@ def test_a_question_with_the_keyboard_alone(open_page: Callable[..., Page]) -> N
 
 
 def test_preferences_are_changed(open_page: Callable[..., Page], memory: EpicMemory) -> None:
-    page = open_page()
+    page, text = open_page(), "I avoid hotels with casinos."
     view(page, "Preferences")
-    page.get_by_label("Add a preference").fill("I avoid hotels with casinos.")
+    page.get_by_label("Add a preference").fill(text)
     page.get_by_role("button", name="Add").click()
     done(page, "Added")
-    card = page.get_by_role("article").filter(has_text="I avoid hotels with casinos.")
-    card.get_by_text("Change…").click()
-    card.get_by_label("Likes, one a line").fill("quiet hotels\nhotels by the sea")
-    card.get_by_label("How firmly").select_option("strictly")
-    card.get_by_role("button", name="Save", exact=True).click()
-    done(page, "Saved")
-    aspects = memory.preferences.aspects("I avoid hotels with casinos.")
+    card = page.get_by_role("article").filter(has_text=text)
+
+    def change(button: str, told: str, **filled: str) -> None:
+        card.get_by_text("Change…").click()
+        for label, words in filled.items():
+            card.get_by_label(label.replace("_", " ")).fill(words)
+        if button == "Save":
+            card.get_by_label("How firmly").select_option("strictly")
+        card.get_by_role("button", name=button, exact=True).click()
+        done(page, told)
+
+    change("Save", "Saved", Likes="quiet hotels\nhotels by the sea")
+    aspects = memory.preferences.aspects(text)
     assert aspects.liked == ("quiet hotels", "hotels by the sea") and aspects.firmness == 1.0
-
-    card.get_by_text("Change…").click()
-    card.get_by_label("Suits, one a line").fill("a pension by the beach")
-    card.get_by_role("button", name="Save what it means").click()
-    done(page, "Saved")
-    expansion = memory.preferences.expansions("I avoid hotels with casinos.")
+    change("Save what it means", "Saved", Suits="a pension by the beach")
+    expansion = memory.preferences.expansions(text)
     assert expansion is not None and expansion.follows == ("a pension by the beach",)
-
-    card.get_by_text("Change…").click()
-    card.get_by_role("button", name="Read from the words again").click()
-    done(page, "Saved")
-    assert memory.preferences.aspects("I avoid hotels with casinos.").avoided
-
-    card.get_by_text("Change…").click()
-    card.get_by_label("In your words").fill("I avoid casinos.")
-    card.get_by_role("button", name="Save the words").click()
-    done(page, "Changed")
+    change("Read from the words again", "Saved")
+    assert memory.preferences.aspects(text).avoided
+    change("Save the words", "Changed", In_your_words="I avoid casinos.")
     card = page.get_by_role("article").filter(has_text="I avoid casinos.")
     card.get_by_text("Change…").click()
     card.get_by_text("Remove…").click()

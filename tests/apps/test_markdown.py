@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, refused
 from epic_apps import import_from, sync
 from epic_apps.markdown import export_markdown
 from epic_memory import EpicMemory, Item
@@ -62,13 +61,6 @@ def test_edits_come_back_as_proposals(memory: EpicMemory, tmp_path: Path) -> Non
     assert edited(memory, tmp_path / "md") == set()
 
 
-def test_what_came_since_the_export_is_not_taken_for_deleted(memory: EpicMemory, tmp_path: Path) -> None:
-    path = export_markdown(memory, tmp_path / "md")[0]
-    memory.preferences.add("I love the sea.")
-    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-    assert edited(memory, tmp_path / "md") == set()
-
-
 def test_nothing_grows_by_giving_it_back(memory: EpicMemory, tmp_path: Path) -> None:
     export_markdown(memory, tmp_path / "md")
     before = memory.stats().counts
@@ -76,17 +68,6 @@ def test_nothing_grows_by_giving_it_back(memory: EpicMemory, tmp_path: Path) -> 
         sync(memory, tmp_path / "md")
         import_from(memory, tmp_path / "md")
     assert memory.stats().counts == before and not memory.proposals
-
-
-def test_the_command(tmp_path: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with EpicMemory.open("me.epic", [AVOIDS]):
-        pass
-    assert "preferences.md" in epic("export", "me.epic", "md", "--markdown").out
-    refused(epic("export", "me.epic", "md", "--markdown"), "--overwrite")
-    text = Path("md/preferences.md").read_text(encoding="utf-8").replace("casinos", "bars")
-    Path("md/preferences.md").write_text(text, encoding="utf-8")
-    assert "proposed  replace preference: " in epic("sync", "me.epic", "md").out
 
 
 def test_preferences_of_an_editor_that_writes_a_byte_order_mark(memory: EpicMemory, tmp_path: Path) -> None:
@@ -102,12 +83,3 @@ def test_preferences_that_are_no_text_are_a_failure(memory: EpicMemory, tmp_path
     report = sync(memory, tmp_path / "md")
     assert len(report.failures) == 1 and "preferences.md" in report.failures[0]
     assert not report.proposed and not memory.proposals and len(memory.items()) == 2
-
-
-def test_what_was_removed_meanwhile_is_not_proposed_anew(memory: EpicMemory, tmp_path: Path) -> None:
-    path = export_markdown(memory, tmp_path / "md")[0]
-    memory.preferences.remove(LIKES)
-    assert edited(memory, tmp_path / "md") == set()
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("night trains", "slow trains"), encoding="utf-8")
-    assert edited(memory, tmp_path / "md") == {"add preference: I like slow trains."}

@@ -89,7 +89,6 @@ async def every_tool(client: Client) -> None:
     assert found[0]["memory"] == PALMS and 0 < found[0]["score"] <= 1
     context = await answer(client, "get_context", query="Which hotel should I book?")
     assert PALMS in context and AVOIDS in context and context.startswith("<memory>") and context.endswith("</memory>")
-
     lives = await answer(client, "remember", text="I live in Porto.")
     assert (lives["status"], lives["note"]) == ("remembered", "It is in force.")
     facts = {each["id"]: each["text"] for each in (await answer(client, "list_facts"))["facts"]}
@@ -109,7 +108,6 @@ async def every_tool(client: Client) -> None:
     assert (await answer(client, "list_proposals"))["proposals"] == []
     assert "proposal" in await refusal(client, "accept_proposal", proposal="none")
     assert "proposal" in await refusal(client, "reject_proposal", proposal="none")
-
     preferences = json.loads((await client.read_resource("memory://preferences")).contents[0].text)  # type: ignore[union-attr]
     assert [each["text"] for each in preferences["preferences"]] == [AVOIDS, LIKES]
     stats = json.loads((await client.read_resource("memory://stats")).contents[0].text)  # type: ignore[union-attr]
@@ -174,7 +172,6 @@ async def test_changes_are_proposed_unless_writes_are_allowed(path: Path) -> Non
         assert "only the user" in await refusal(client, "forget", id="golden")
         kinds = [each["kind"] for each in (await answer(client, "list_proposals"))["proposals"]]
         assert await refusal(client, "accept_proposal", proposal="x")
-
     assert sorted(kinds) == ["add_fact", "add_preference", "remove_preference", "replace_preference"]
     assert held(path) == before
     async with connected(path, "write") as client:
@@ -194,6 +191,9 @@ async def test_who_may_only_propose_is_told_what_the_user_has_to_do(path: Path) 
         (waiting,) = (await answer(client, "list_proposals"))["proposals"]
         assert waiting["id"] == proposed["id"] and "I live in Porto." in waiting["said"]
     assert "I live in Porto." not in held(path)[1]
+    with UserMemory(path, access="propose") as memory:  # a program that calls a tool without a client
+        told = await memory_server(memory).call_tool("remember", {"text": "I live in Porto."})
+    assert "epic proposals" in str(told)
 
 
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
@@ -213,12 +213,6 @@ async def test_a_client_that_asks_its_user_brings_their_consent(path: Path, acti
     assert ("I live in Porto." in held(path)[1]) is (action == "accept")
     assert len(asked) == (2 if action == "cancel" else 1), "what was decided is not asked again"
     assert not again.is_error
-
-
-async def test_a_program_may_call_a_tool_without_a_client(path: Path) -> None:
-    with UserMemory(path, access="propose") as memory:
-        told: Any = await memory_server(memory).call_tool("remember", {"text": "I live in Porto."})
-    assert "epic proposals" in str(told)
 
 
 async def test_prompts(path: Path) -> None:
@@ -251,7 +245,6 @@ async def test_what_is_proposed_is_in_force_by_the_command_that_the_answer_names
         note = (await answer(client, "remember", text="I live in Porto."))["note"]
     command, *arguments = shlex.split(note.partition(": ")[2])
     monkeypatch.chdir("/")
-
     assert command == "epic" and epic(*arguments).code == 0
     with EpicMemory.open(path, settings=Settings(namespace="ines")) as memory:
         assert [each.text for each in memory.facts] == ["I live in Porto."]
@@ -286,7 +279,6 @@ async def test_a_note_that_waits_for_a_model_is_saved_and_found(path: Path) -> N
         async with Client(memory_server(memory)) as client:
             saved = await answer(client, "save_note", text="The Gull is a quiet hotel near the sea, with a garden.")
             found = (await answer(client, "search_memory", query="Is the Gull a hotel with a garden?"))["results"]
-
     assert saved["status"] == "saved" and "waits for a language model" in saved["note"]
     assert found[0]["id"] == saved["id"]
 
@@ -297,7 +289,6 @@ async def test_a_read_only_server_offers_nothing_that_writes(path: Path) -> None
         assert {tool.name for tool in (await client.list_tools()).tools} == READING
         assert (await answer(client, "search_memory", query="Which hotel?"))["results"]
         assert await refusal(client, "forget", id="golden")
-
     assert path.read_bytes() == content
 
 
@@ -330,7 +321,6 @@ async def test_hostile_texts_come_out_as_data(path: Path) -> None:
         raw = result.content[0].text  # type: ignore[union-attr]
         found = {each["id"]: each["memory"] for each in json.loads(raw)["results"]}
         context = await answer(client, "get_context", query="hotel with an on-site casino", limit=50)
-
     assert set(found) >= {f"h{n}" for n in range(len(HOSTILE))}
     assert len(HOSTILE) == 20
     assert not set("\x1b\x07\x9b\x85") & set(raw + context + "".join(found.values())), "terminal escapes"
@@ -344,7 +334,6 @@ async def test_calls_at_once_are_all_answered(path: Path) -> None:
         searches = [answer(client, "search_memory", query=f"hotel {n}") for n in range(8)]
         facts = [answer(client, "remember", text=f"My locker has the number {n}00.") for n in range(4)]
         answers = await asyncio.gather(*searches, *facts)
-
     assert all(each.get("results") or each["status"] in ("remembered", "known") for each in answers)
 
 
@@ -381,7 +370,6 @@ def test_a_client_that_goes_away_leaves_no_traceback(path: Path) -> None:
         command, input=json.dumps(first) + "\n", stdout=writing, stderr=subprocess.PIPE, encoding="utf-8", check=False
     )
     os.close(writing)
-
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -389,7 +377,6 @@ def test_the_command_names_what_is_missing(path: Path, epic: Epic, monkeypatch: 
     assert epic("mcp", "missing.epic").code == 2
     monkeypatch.setitem(sys.modules, "epic_apps.mcp", None)
     result = epic("mcp", str(path))
-
     assert result.code == 2 and "epic-memory[mcp]" in result.err
 
 

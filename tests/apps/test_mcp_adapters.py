@@ -20,36 +20,14 @@ from epic_apps.mcp_serving import PATH, http_app
 from epic_memory import EpicMemory, Item
 from epic_memory.types.proposals import Proposal
 from lm_servers import serving
+from tables import table
 
 Call: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[tuple[str, bool]]]
 
 AVOIDS, PALMS = "I avoid hotels with casinos.", "The Palms is a quiet hotel near the sea."
 DOG, CAT = (Proposal(kind="add_fact", text=f"I have a {pet}.", quote=f"my {pet}") for pet in ("dog", "cat"))
 TOKEN = "a-token-that-is-long-enough"
-CALLS: list[tuple[str, dict[str, Any], str]] = [
-    ("search_memory", {"query": "Which quiet hotel near the sea?", "limit": 1}, PALMS),
-    ("get_context", {"query": "Which hotel should I book?"}, AVOIDS),
-    ("list_preferences", {}, AVOIDS),
-    ("list_facts", {}, "My sister is called Ines."),
-    ("list_proposals", {}, "I have a dog."),
-    ("remember", {"text": "I live in Porto."}, "remembered"),
-    ("save_note", {"text": "Bake the bread at 200 degrees.", "title": "Bread"}, "saved"),
-    ("get_context", {"query": "How hot is the oven for bread?"}, "Written by: an assistant, not by the user"),
-    ("remember", {"text": "I prefer buses.", "kind": "preference", "replaces": AVOIDS}, "in place of"),
-    ("accept_proposal", {"proposal": DOG.id}, "accepted"),
-    ("reject_proposal", {"proposal": CAT.id}, "rejected"),
-    ("forget", {"id": "palms"}, "forgotten"),
-]
-WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("search_memory", {}, "query is missing. Call search_memory again with query, limit, user_id."),
-    ("search_memory", {"query": " "}, "query is empty"),
-    ("get_context", {"query": ["hotel"]}, "query must be a text, not list"),
-    ("list_facts", {"user_id": "eve"}, "This server works for one user."),
-    ("remember", {"text": "My password is hunter2."}, "is not remembered from a chat"),
-    ("save_note", {"text": "PIN: 4711"}, "Save it without."),
-    ("forget", {"id": "none"}, "Nothing with the id 'none' is held."),
-    ("accept_proposal", {"proposal": "none"}, "No open proposal has the id 'none'."),
-]
+NAMES = {"AVOIDS": AVOIDS, "PALMS": PALMS, "DOG": DOG.id, "CAT": CAT.id}
 
 
 @pytest.fixture
@@ -66,13 +44,13 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 async def check(names: set[str], call: Call) -> None:
-    assert names == {name for name, *_ in CALLS}
-    for name, arguments, expected in CALLS:
-        text, failed = await call(name, arguments)
-        assert not failed and expected in text, (name, text)
-    for name, arguments, expected in WRONG:
-        text, failed = await call(name, arguments)
-        assert failed and expected in text and "validation error" not in text, (name, text)
+    assert names == {name for name, *_ in table(__file__, "calls")}
+    for kind in ("calls", "wrong"):
+        for name, arguments, expected in table(__file__, kind):
+            given = {key: NAMES.get(str(value), value) for key, value in arguments.items()}
+            text, failed = await call(name, given)
+            assert failed is (kind == "wrong") and NAMES.get(expected, expected) in text, (name, text)
+            assert "validation error" not in text
 
 
 async def test_langchain(address: str) -> None:

@@ -7,10 +7,7 @@ no model) and `expanded` (the same with expansions that a language model wrote f
 
 - notes: 40 notes of two people, 20 questions: the right one first, among three; and hits for ten unrelated questions.
 - passages: of a question's five passages in a memory of all 300, the one that follows first; none held.
-- choices: four options each, the one that follows first by `QuerySteering.score`, ten preferences.
-- PrefEval: the public choices, and `pipeline`: a memory of all options of the topic, the following one of the own four
-  first; none of them found; with them the texts alone: of the first five, how many follow and break.
-- right preference: the heaviest, among three, and within 150 tokens, of 10, 50, 100 and 200 preferences.
+- choices: four options each, the one that follows first by `QuerySteering.score`, ten preferences; ours and PrefEval's.
 
 `answers_a` was looked at while this was built, `answers_b` was only run. PrefEval's topics were seen in earlier work.
 """
@@ -21,24 +18,18 @@ import json
 import random
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench_pipeline import cases_of as pipeline_cases
-from common import Known, encoders, parse, parser, personas, read_jsonl, searching, settled, with_encoders
+from common import Known, encoders, parse, parser, read_jsonl, searching, settled, with_encoders
 from epic_memory import EpicMemory, Preference, QuerySteering
-from epic_memory.context import those_that_matter
 from epic_memory.encoders import embed
 from epic_memory.encoders.base import Encoder
-from epic_memory.steering.question_kind import question_kind
-from epic_memory.types import Hits
 from fitting import WRITTEN, preference_digest, written, written_expansions
 
 WAYS = ("dense", "paper", "ours", "expanded")
 OTHERS = 9
-
 
 EXPANSIONS = written_expansions()
 
@@ -68,19 +59,11 @@ class Way:
             order = np.argsort(-(self.vectors @ embed(self.encoder, [question])[0]), kind="stable")[:k]
             return [self.texts[row] for row in order]
         options: dict[str, Any] = {"keys": "instruction", "min_score": None} if self.name == "paper" else {}
-        return [hit.item.text for hit in self.hits(question, k, **options)]
-
-    def hits(self, question: str, k: int, **options: Any) -> Hits:
-        assert self.memory is not None
-        return self.memory.search(question, k, **searching(**options))
+        return [hit.item.text for hit in self.memory.search(question, k, **searching(**options))]
 
 
 def row(name: str, values: Sequence[str]) -> None:
     print(f"{name:46}" + "".join(f"{value:>16}" for value in values), flush=True)
-
-
-def shown(values: Sequence[float]) -> str:
-    return " / ".join(f"{value:.2f}" for value in values)
 
 
 def print_notes(encoder: Encoder, folder: str) -> None:
@@ -154,80 +137,21 @@ def print_choices(encoder: Encoder, name: str, cases: Sequence[dict[str, Any]], 
     row(f"{name} choices: follows first", found)
 
 
-def print_pipeline(encoder: Encoder, data: Path, count: int) -> None:
-    cases = pipeline_cases(read_jsonl(data / "prefeval_mcq.jsonl"))
-    cases = random.Random(2).sample(cases, min(count, len(cases)))
-    found, alone = [], []
-    for name in WAYS:
-        first = none = followed = broken = 0
-        for case in cases:
-            way = Way(name, encoder, case.persona, case.corpus)
-            order = way.find(case.question, len(case.corpus))
-            place = {text: number for number, text in enumerate(order)}
-            following, *breaking = (place.get(option, len(order) + 1) for option in case.options)
-            first += following < min(breaking)
-            none += following > len(order) and min(breaking) > len(order)
-            followed += following < 5
-            broken += sum(other < 5 for other in breaking)
-            if way.memory is not None:
-                way.memory.close()
-        found.append(f"{first / len(cases):.2f} {none / len(cases):.3f}")
-        alone.append(f"{followed / len(cases):.2f} {broken / len(cases):.2f}")
-    row(f"PrefEval pipeline, {len(cases)} cases: first; none found", found)
-    row("    texts alone, of five: follow, break (own)", alone)
-
-
-def print_right(encoder: Encoder, data: Path, sizes: Sequence[int]) -> None:
-    blocks = {
-        name: [block for persona in personas(data, name) for block in persona]
-        for name in ("PrefWiki", "PrefEval", "PrefRQ", "PrefELI5")
-    }
-    # The same preferences for every way.
-    stated_there = {preference for block in blocks.values() for preference, _ in block}
-    every = sorted(one for one in stated_there if preference_digest(one) in EXPANSIONS)
-    for size in sizes:
-        found: dict[str, list[str]] = {name: [] for name in blocks}
-        for way in ("ours", "expanded"):
-            right: dict[str, list[tuple[bool, bool, bool]]] = {name: [] for name in blocks}
-            for draw in range(max(2, 300 // size)):
-                persona = random.Random(draw).sample(every, min(size, len(every)))
-                steering = QuerySteering(encoder, stated(persona, way))
-                for name, block in blocks.items():
-                    asked = [(p, q) for p, questions in block if p in set(persona) for q in questions]
-                    for preference, question in random.Random(draw).sample(asked, min(len(asked), 30)):
-                        query = embed(encoder, [question])[0]
-                        matters = list(steering.choose(query, kind=question_kind(question)).matters)
-                        order = [one.text for one, _ in matters]
-                        told = [one.text for one in those_that_matter(matters)]
-                        right[name].append((order[0] == preference, preference in order[:3], preference in told))
-            for name, several in right.items():
-                found[name].append(shown(np.mean(several, axis=0)) if several else "-")
-        for name, values in found.items():
-            row(f"right preference of {size}, {name}: 1 / 3 / told", ["", "", *values])
-
-
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
     with_encoders(made)
-    made.add_argument("--cases", type=int, default=150, help="how many cases of the pipeline (default 150)")
     made.add_argument("--draws", type=int, default=1, help="how many personas each choice gets (default 1)")
     made.add_argument("--sets", nargs="*", default=["answers_a", "answers_b"], help="our own sets")
-    made.add_argument("--only", nargs="*", choices=("own", "prefeval", "right"), help="some of it")
     options = parse(made)
-    wanted = options.only or ("own", "prefeval", "right")
     for plain in encoders(options):
         encoder = Known(plain)
         started = time.perf_counter()
         row(f"\n{encoder.name}", WAYS)
-        for folder in options.sets if "own" in wanted else ():
+        for folder in options.sets:
             print_notes(encoder, folder)
             print_passages(encoder, folder, written(f"{folder}/passages.jsonl"))
             print_choices(encoder, folder, written(f"{folder}/choices.jsonl"), options.draws)
-        if "prefeval" in wanted:
-            print_choices(encoder, "PrefEval", read_jsonl(options.data / "prefeval_mcq.jsonl"), options.draws)
-            print_pipeline(encoder, options.data, options.cases)
-        if "right" in wanted:
-            print_right(encoder, options.data, (10, 50, 100, 200))
+        print_choices(encoder, "PrefEval", read_jsonl(options.data / "prefeval_mcq.jsonl"), options.draws)
         print(f"{time.perf_counter() - started:.0f} s")
 
 

@@ -7,11 +7,9 @@ and avoids, how firmly, and its scope. The parser's cues were chosen with half o
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 
 import common  # noqa: F401  # puts tests/support on the path
-from epic_memory.preferences.parser import parse_aspects
 from labelled_aspects import Count, Measured, labelled, measure
 
 
@@ -25,9 +23,6 @@ def shares(measured: Measured) -> str:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--wrong", action="store_true", help="show the sentences that are not read as labelled")
-    options = made.parse_args()
     records = labelled()
     measured = measure(records)
     print(f"{len(records)} sentences          precision  recall   read  labelled")
@@ -39,11 +34,6 @@ def main() -> None:
     for shape in Counter(record["shape"] for record in records):
         of_shape = measure([record for record in records if record["shape"] == shape])
         print(f"{line(shape, of_shape.both)}   {of_shape.sentences} sentences: {shares(of_shape)}")
-    for record in records if options.wrong else ():
-        read = parse_aspects(record["preference"])
-        if not Measured().add(record, read):
-            told = {name: record[name] for name in ("liked", "avoided", "firmness", "scope")}
-            print(f"\n{record['shape']}: {record['preference']}\n    labelled {told}\n    read     {read}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Benchmark of imported chats: precision and recall of proposals, and what came from anybody but the user.
 
-    python tests/benchmarks/bench_chats.py [--show]
+    python tests/benchmarks/bench_chats.py
 
 `chats_a.jsonl` has 100 short chats in the shape of ChatGPT's export, with edits, deleted branches, tool calls, images,
 custom instructions and pasted texts, labelled with what the user's turns propose. Each is imported into a memory of its
@@ -9,7 +9,6 @@ own; a proposal is right as in `bench_proposals.py`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections import Counter
@@ -23,16 +22,13 @@ from fitting import WRITTEN
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--show", action="store_true", help="print what was wrong and missed")
-    show = parser.parse_args().show
     rows, counts = read_jsonl(WRITTEN / "chats_a.jsonl"), Counter[str]()
     for row in rows:
         with tempfile.TemporaryDirectory() as folder, EpicMemory() as memory:
             (export := Path(folder, "conversations.json")).write_text(json.dumps([row["conversation"]]), "utf-8")
             import_from(memory, export)
             proposals = list(memory.proposals)
-        title, missed = row["conversation"]["title"], list(row["expect"])
+        missed = list(row["expect"])
         counts["wanted"] += len(missed)
         for proposal in proposals:
             counts["made"] += 1
@@ -42,10 +38,6 @@ def main() -> None:
             if (hit := next((label for label in missed if is_right(proposal, label)), None)) is not None:
                 missed.remove(hit)
                 counts["right"] += 1
-            elif show:
-                print(f"WRONG  {title}: {proposal} <- {proposal.quote!r}")
-        if show and missed:
-            print(f"MISSED {title}: {[label['quote'] for label in missed]}")
     made, wanted = max(counts["made"], 1), max(counts["wanted"], 1)
     print(f"{len(rows)} chats, {counts['made']} proposals, {counts['wanted']} labelled")
     print(f"precision {counts['right'] / made:.2f}   ({counts['near'] / made:.2f} whatever the kind)")

@@ -2,8 +2,7 @@
 
 PrefEval's multiple choice: a question, and four options of which one follows a preference. Each case's persona is its
 own preference and nine others taken at random from the file, in any order; several draws. The options are shuffled and
-ranked by `QuerySteering.score`; a tie, or a score that is not finite, counts as wrong. Beside it: the persona that is
-the right preference alone ("told"), and the figures by topic.
+ranked by `QuerySteering.score`; a tie, or a score that is not finite, counts as wrong.
 
 The same for 240 cases of our own (`shared/tools/written/choices.jsonl`), of ten other topics and harder: their options
 seldom name what the user avoids. They were written by somebody who did not know the lexicon, and nothing is fitted on
@@ -64,13 +63,13 @@ def own_cases() -> dict[str, list[Case]]:
     return found
 
 
-def drawn(cases: Sequence[Case], seed: int, others: int = OTHERS) -> list[Persona]:
+def drawn(cases: Sequence[Case], seed: int) -> list[Persona]:
     """A persona and an order of the options for each case."""
     draw = random.Random(seed)
     every = list(dict.fromkeys(case.preference for case in cases))
     found = []
     for case in cases:
-        persona = [case.preference, *draw.sample([one for one in every if one != case.preference], others)]
+        persona = [case.preference, *draw.sample([one for one in every if one != case.preference], OTHERS)]
         order = list(range(len(case.options)))
         draw.shuffle(persona)
         draw.shuffle(order)
@@ -78,18 +77,14 @@ def drawn(cases: Sequence[Case], seed: int, others: int = OTHERS) -> list[Person
     return found
 
 
-def first(scores: np.ndarray, place: int) -> bool:
-    """Whether one score is higher than all others."""
-    return bool(np.isfinite(scores).all() and scores[place] > np.delete(scores, place).max())
-
-
 def outcome(encoder: Encoder, cases: Sequence[Case], draw: Sequence[Persona], mode: Mode) -> list[bool]:
-    """Whether the right option of each case is first."""
+    """Whether the score of each case's right option is higher than all others."""
     right = []
     for case, persona in zip(cases, draw, strict=True):
         options = [case.options[number] for number in persona.order]
         steering = QuerySteering(encoder, persona.preferences, mode)
-        right.append(first(steering.score(case.question, options), persona.order.index(0)))
+        scores, place = steering.score(case.question, options), persona.order.index(0)
+        right.append(bool(np.isfinite(scores).all() and scores[place] > np.delete(scores, place).max()))
     return right
 
 
@@ -100,32 +95,13 @@ def remember(encoder: Known, cases: Sequence[Case]) -> None:
 
 
 def print_modes(encoder: Known, cases: Sequence[Case], draws: int) -> None:
-    """Print of each mode how many cases are right, in several draws and told the preference, and each topic's."""
+    """Print of each mode how many cases are right, in several draws."""
     remember(encoder, cases)
     personas_drawn = [drawn(cases, seed) for seed in range(draws)]
-    ten = {mode: [outcome(encoder, cases, draw, mode) for draw in personas_drawn] for mode in MODES}
-    told = {mode: outcome(encoder, cases, drawn(cases, 0, others=0), mode) for mode in MODES}
-    right = {mode: np.array(found) for mode, found in ten.items()}
-    print("right option first      mean   spread (sd; lowest, highest)   told")
-    for mode, found in right.items():
-        means = found.mean(axis=1)
-        spread = f"{means.std():.4f}; {means.min():.3f}, {means.max():.3f}"
-        print(f"    {mode:18} {means.mean():.3f}   {spread:28}   {np.mean(told[mode]):.3f}")
-    print("by topic", " " * 26, "cases     off   paper  signed  signed, told")
-    for name in sorted({case.topic for case in cases}):
-        rows = np.array([case.topic == name for case in cases])
-        means = "   ".join(f"{right[mode][:, rows].mean():.3f}" for mode in MODES)
-        print(f"    {name:32} {rows.sum():4}   {means}   {np.array(told['signed'])[rows].mean():.3f}")
-
-
-class Kept(NamedTuple):
-    """Of each question: whether its first hit is that without steering, and whether it is steered at all."""
-
-    kept: list[bool]
-    steered: list[bool]
-
-    def __str__(self) -> str:
-        return f"{np.mean(self.kept):10.3f} {np.mean(self.steered):8.3f}"
+    print("right option first      mean   spread (sd; lowest, highest)")
+    for mode in MODES:
+        means = np.array([np.mean(outcome(encoder, cases, draw, mode)) for draw in personas_drawn])
+        print(f"    {mode:18} {means.mean():.3f}   {means.std():.4f}; {means.min():.3f}, {means.max():.3f}", flush=True)
 
 
 def print_elsewhere(encoder: Encoder, data: Path) -> None:
@@ -137,14 +113,15 @@ def print_elsewhere(encoder: Encoder, data: Path) -> None:
         vectors = embed(encoder, texts)
         for mode in STEERING:
             steerings = [QuerySteering(encoder, preferences, mode) for preferences in people]
-            kept = Kept([], [])
+            kept, steered = [], []
             for question, steering in zip(questions, cycle(steerings)):
                 query = embed_query(encoder, question)
                 kind = question_kind(question)
                 scores = steering.score_texts(query, texts, vectors, kind=kind)
-                kept.kept.append(int(scores.argmax()) == int((vectors @ query).argmax()))
-                kept.steered.append(bool(steering.steer_vector(query, candidates=vectors, kind=kind).preferences))
-            print(f"    {mode:6} score over {len(texts):4} {name:12} {kept}", flush=True)
+                kept.append(int(scores.argmax()) == int((vectors @ query).argmax()))
+                steered.append(bool(steering.steer_vector(query, candidates=vectors, kind=kind).preferences))
+            shares = f"{np.mean(kept):10.3f} {np.mean(steered):8.3f}"
+            print(f"    {mode:6} score over {len(texts):4} {name:12} {shares}", flush=True)
 
 
 def main() -> None:

@@ -10,19 +10,17 @@ judges). These were fitted on lives a, b and c (`shared/tools/fit_coarse.py`); d
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator, Iterator, Sequence
 
 from bench_lives import Life, ReplayedModel, life
-from common import Known, encoders, with_encoders
+from common import Judging, Known, encoders, with_encoders
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder
 from epic_memory.types import Candidate, Decision, Verdict
-from epic_memory.verification.base import BaseVerifier
 
 FITTED, ONLY_RUN = "abc", "de"
 
 
-class Passing(BaseVerifier):
+class Passing(Judging):
     """A verifier that stands for a model, and writes down the pairs that it is asked to judge."""
 
     name = "passing"
@@ -31,14 +29,9 @@ class Passing(BaseVerifier):
     def __init__(self) -> None:
         self.pairs: set[tuple[str, str]] = set()
 
-    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        for one in candidates:
-            self.pairs |= {(one.item.text, preference.id) for preference in one.preferences}
-            yield Verdict(decision=Decision.DISCARD, rationale="not judged here")
-
-    async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-        for verdict in self.verify(candidates):
-            yield verdict
+    def verdict(self, candidate: Candidate) -> Verdict:
+        self.pairs |= {(candidate.item.text, preference.id) for preference in candidate.preferences}
+        return Verdict(decision=Decision.DISCARD, rationale="not judged here")
 
 
 def passing(one: Life, encoder: Encoder, recall: float | None, *, own: bool) -> set[tuple[str, str]]:

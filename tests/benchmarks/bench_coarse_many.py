@@ -8,18 +8,15 @@ thread: so much Ray gives each actor, and a second one of the product's waits in
 
 from __future__ import annotations
 
-import json
 import os
-import resource
 import time
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when NumPy is imported
 
 import numpy as np
 
-from common import parse, parser, read_jsonl
+from common import parse, parser, passage_texts, peak_ram, preferences_in, unit
 from epic_memory.encoders import embed, encoder_of
-from epic_memory.pipeline.coarse_filter import Expanded
 from epic_scale.coarse import _BLOCK, CoarseFilter
 from epic_scale.people import People
 
@@ -29,8 +26,7 @@ def noisy(vectors: np.ndarray, count: int, seed: int) -> np.ndarray:
     chance = np.random.default_rng(seed)
     made = vectors[np.arange(count) % len(vectors)].copy()
     made[len(vectors) :] += chance.normal(0, 0.02, made[len(vectors) :].shape).astype(np.float32)
-    made /= np.linalg.norm(made, axis=1, keepdims=True)
-    return made
+    return unit(made)
 
 
 def main() -> None:
@@ -38,29 +34,24 @@ def main() -> None:
     made.add_argument("--preferences", type=int, default=10_000)
     made.add_argument("--chunks", type=int, default=100_000)
     options = parse(made)
-    files = sorted((options.data / "personas").glob("*.json"))
-    personas = [one for file in files for one in json.loads(file.read_text(encoding="utf-8"))]
-    texts = sorted({block["preference"] for one in personas for block in one["preference_blocks"]})
-    encoder = encoder_of("static")
+    texts, encoder = preferences_in(options.data), encoder_of("static")
     found = People.of({"all": texts}, encoder)
     wanted = options.preferences
-    copies: list[Expanded] = [found.expanded[n % len(texts)] for n in range(wanted)]
     people = People(
         users=[f"user {n}" for n in range(wanted // 10)],
         preferences=[found.preferences[n % len(texts)] for n in range(wanted)],
         held=[list(range(10 * n, 10 * n + 10)) for n in range(wanted // 10)],
         vectors=noisy(found.vectors, wanted, 1),
         taus=found.taus[np.arange(wanted) % len(texts)],
-        expanded=copies,
+        expanded=[found.expanded[n % len(texts)] for n in range(wanted)],
         verifier=found.verifier,
     )
-    passages = embed(encoder, [row["text"] for row in read_jsonl(options.data / "wiki_passages.jsonl")])
-    chunks = noisy(passages, options.chunks, 2)
+    chunks = noisy(embed(encoder, passage_texts(options.data)), options.chunks, 2)
     coarse = CoarseFilter(people)
     vectors = coarse.vectors
     size = _BLOCK // len(vectors)
     print(f"{len(chunks)} chunks x {wanted} preferences, {len(vectors)} vectors with phrases, blocks of {size} chunks")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_ram()
     spent: dict[str, list[float]] = {"bare product": [], "filter": []}
     pairs = 0
     # In turns, as the load of the machine changes.
@@ -76,8 +67,7 @@ def main() -> None:
     bare, whole = (sum(each) for each in spent.values())
     print(f"processor: bare product {bare:.1f} s, filter {whole:.1f} s: {whole / bare:.2f} times")
     print(f"pairs that may pass: {pairs / len(chunks) / wanted:.2%}")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"peak RAM {peak / 1e3:.0f} MB, of which {before / 1e3:.0f} MB are vectors and before")
+    print(f"peak RAM {peak_ram() / 1e6:.0f} MB, of which {before / 1e6:.0f} MB are vectors and before")
 
 
 if __name__ == "__main__":

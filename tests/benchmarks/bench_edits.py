@@ -1,6 +1,6 @@
 """Facts over twelve weeks: are updates, ends and repetitions recognised, and does a question find the current value.
 
-    python tests/benchmarks/bench_edits.py [FILE ...] [--wrong] [--model]
+    python tests/benchmarks/bench_edits.py [FILE ...] [--model]
 
 Each file has one person a line: statements by week, each with what it should do to an earlier one, and questions with
 the statement that answers them at that time. Of `lives_d.jsonl` only the half that was never looked at is run. Without
@@ -83,7 +83,6 @@ class Life:
             ["I like good advice."] if model is None else [], settings=Settings(reserve=0, expander=model)
         )
         self.done: Counter[tuple[str, str]] = Counter()
-        self.wrong: list[str] = []
         self.lost = self.wrongly_proposed = 0
         self._past: set[int] = set()
 
@@ -103,11 +102,9 @@ class Life:
     def _add(self, number: int) -> None:
         statement = self.statements[number]
         (edit,) = self.memory.facts.add(statement["text"]).edits
-        about = None if statement["about"] is None else self.statements[statement["about"]]["text"]
         made: str = edit.kind
         old = None if edit.old is None else edit.old.text
         for proposal in self.memory.proposals:
-            kind = {"update_fact": "replace", "end_fact": "end"}[proposal.kind]
             # Either of the two may be what is meant: the user may correct the text of a proposal.
             if self._same(proposal.old, statement["about"]):
                 self.memory.proposals.accept(proposal)
@@ -115,17 +112,14 @@ class Life:
             else:
                 self.memory.proposals.reject(proposal)
                 self.wrongly_proposed += 1
-                self.wrong.append(f"{statement['does']}, proposed {kind} [{proposal.old}]: {statement['text']}")
-        right = made in (statement["does"], "proposed") and (about is None or self._same(old, statement["about"]))
-        another = edit.kind in ("replace", "end") and not self._same(old, statement["about"])
+        same = self._same(old, statement["about"])
+        right = made in (statement["does"], "proposed") and (statement["about"] is None or same)
+        another = edit.kind in ("replace", "end") and not same
         unheld = edit.kind == "duplicate" and statement["does"] in ("insert", "replace")
         self.lost += (another and self._holds(old)) or unheld
         self.done[statement["does"], made if right or made != statement["does"] else "other"] += 1
         if statement["does"] in ("replace", "end"):
             self._past.add(statement["about"])
-        if not right:
-            shown = "" if old is None else f" [{old}]"
-            self.wrong.append(f"{statement['does']} -> {made}{shown}: {statement['text']}  (about: {about})")
 
     def _holds(self, text: str | None) -> bool:
         """Tell whether a statement says what is neither changed nor over."""
@@ -150,12 +144,10 @@ class Life:
         right = self._texts(question["answer"])
         held = bool(right & {fact.text for fact in self.memory.facts})
         first = bool(found) and found[0] in right
-        if not first:
-            self.wrong.append(f"? {question['question']} -> {found[:2]} (answer: {right})")
         return counts + Counter(answerable=1, first=first, five=bool(right & set(found)), held=held)
 
 
-def print_file(path: Path, *, shown: bool, model: bool = False) -> None:
+def print_file(path: Path, *, model: bool = False) -> None:
     """Print the figures of one file."""
     people = read_jsonl(path)[ONLY_RUN.get(path.name, 0) :]
     answers = read_jsonl(path.parent / f"answers_{path.name}") if model else [None] * len(people)
@@ -164,8 +156,6 @@ def print_file(path: Path, *, shown: bool, model: bool = False) -> None:
     for life in lives:
         asked += life.live()
         done += life.done
-        for line in life.wrong if shown else ():
-            print("   ", line)
     print(f"{path.name}: {len(lives)} people, {sum(done.values())} statements, {asked['asked']} questions")
     print("    should be" + "".join(f"{kind:>11}" for kind in MADE))
     for kind in KINDS:
@@ -181,11 +171,10 @@ def print_file(path: Path, *, shown: bool, model: bool = False) -> None:
 
 def main() -> None:
     if "--model" in sys.argv:
-        print_file(WRITTEN / UNSEEN, shown="--wrong" in sys.argv, model=True)
+        print_file(WRITTEN / UNSEEN, model=True)
         return
-    given = [one for one in sys.argv[1:] if not one.startswith("-")]
-    for path in map(Path, given) if given else sorted(WRITTEN.glob("lives_*.jsonl")):
-        print_file(path, shown="--wrong" in sys.argv)
+    for path in map(Path, sys.argv[1:]) if sys.argv[1:] else sorted(WRITTEN.glob("lives_*.jsonl")):
+        print_file(path)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,10 @@
 The shipped weights were fitted on texts and judgements of our own alone, so every pair here is unseen. Intervals are
 bootstrapped by connected component of the graph of chunks and preferences; one component holds two in five pairs, so
 they are wide and rough. Rarity of words is counted over all passages, without their labels.
-
-Then the time for a pair.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +17,7 @@ from common import panels, parse, parser, read_jsonl, save_figure
 from epic_memory.encoders import default_encoder, embed
 from epic_memory.encoders.base import Encoder
 from epic_memory.types import Candidate, Item, Preference
-from epic_memory.verification.embedded import DEFAULT_THRESHOLD, EmbeddedVerifier, shipped_weights
+from epic_memory.verification.embedded import EmbeddedVerifier, shipped_weights
 from epic_memory.verification.features import MEASURES
 from fitting import Array, Linear, written
 from make_verifier import (
@@ -35,7 +31,6 @@ from make_verifier import (
 )
 
 DRAWS = 1000
-THRESHOLDS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 BINS = 10
 
 
@@ -45,18 +40,16 @@ class Labels:
     def __init__(self, data: Path) -> None:
         self.pairs = labelled_pairs(read_jsonl(data / "verification_labels.jsonl"))
         self.kept = np.array([pair.label != "discard" for pair in self.pairs])
-        self.sided = np.array([pair.label in ("supports", "conflicts") for pair in self.pairs])
-        self.supports = np.array([pair.label == "supports" for pair in self.pairs])
         self.component = components(self.pairs)
         counts = np.random.default_rng(0).multinomial(
             self.component.max() + 1, np.full(self.component.max() + 1, 1 / (self.component.max() + 1)), DRAWS
         )
         self.drawn = counts[:, self.component].astype(float)
 
-    def interval(self, statistic: Callable[[Array], float], part: Array | slice = slice(None)) -> str:
+    def interval(self, statistic: Callable[[Array], float]) -> str:
         """95 % of a statistic of the weights of pairs, when components are drawn anew."""
         with np.errstate(invalid="ignore"):
-            low, high = np.nanpercentile([statistic(weights) for weights in self.drawn[:, part]], (2.5, 97.5))
+            low, high = np.nanpercentile([statistic(weights) for weights in self.drawn], (2.5, 97.5))
         return f"[{low:.3f}, {high:.3f}]"
 
 
@@ -75,17 +68,6 @@ def components(pairs: Sequence[Pair]) -> Array:
     return np.unique([repr(top(("text", pair.text))) for pair in pairs], return_inverse=True)[1]
 
 
-class Scores(NamedTuple):
-    """The log-odds of each pair that it is kept, and that it supports."""
-
-    relevance: Array
-    stance: Array
-
-    @property
-    def confidence(self) -> Array:
-        return 1.0 / (1.0 + np.exp(-self.relevance))
-
-
 def wins(scores: Array, right: Array) -> Array:
     """How often each right one is above each wrong one; a tie is half."""
     up, down = scores[right][:, None], scores[~right]
@@ -102,10 +84,10 @@ def weighted_auc(won: Array, right: Array) -> Callable[[Array], float]:
     return statistic
 
 
-def print_relevance(labels: Labels, scores: Scores, cosine: Array) -> None:
+def print_relevance(labels: Labels, relevance: Array, cosine: Array) -> None:
     print("relevance  pairs   kept   AUC")
     right = labels.kept
-    won = {name: wins(found, right) for name, found in (("verifier", scores.relevance), ("cosine", cosine))}
+    won = {name: wins(found, right) for name, found in (("verifier", relevance), ("cosine", cosine))}
     for name, each in won.items():
         auc = weighted_auc(each, right)
         print(f"{name:8} {len(right):6}  {right.mean():.3f}  {auc(np.ones(len(right))):.3f} {labels.interval(auc)}")
@@ -113,52 +95,24 @@ def print_relevance(labels: Labels, scores: Scores, cosine: Array) -> None:
     print(f"more than the cosine {more(np.ones(len(right))):+.3f} {labels.interval(more)}")
 
 
-def print_stance(labels: Labels, scores: Scores) -> None:
-    right = labels.supports[labels.sided]
-    stance = scores.stance[labels.sided]
-    correct = (stance >= 0) == right
-    auc = weighted_auc(wins(stance, right), right)(np.ones(len(right)))
-    interval = labels.interval(lambda weights: float(weights @ correct / weights.sum()), labels.sided)
-    print("stance: pairs   accuracy                of supports, of conflicts   AUC     always supports")
-    print(
-        f"        {len(right):5}   {correct.mean():.3f} {interval}   {correct[right].mean():11.3f},"
-        f" {correct[~right].mean():12.3f}   {auc:.3f}   {right.mean():.3f}"
-    )
-
-
-def print_kept(labels: Labels, confidence: Array) -> None:
-    print("threshold   kept   precision   recall   F1")
-    for threshold in dict.fromkeys((DEFAULT_THRESHOLD, *THRESHOLDS)):
-        kept = confidence >= threshold
-        precision, recall = kept[labels.kept].sum() / kept.sum(), kept[labels.kept].mean()
-        shipped = "  (shipped)" if threshold == DEFAULT_THRESHOLD else ""
-        f1 = 2 * precision * recall / (precision + recall)
-        print(f"{threshold:9.2f}   {kept.mean():.3f}   {precision:9.3f}   {recall:6.3f}   {f1:.3f}{shipped}")
-
-
 class Bin(NamedTuple):
     confidence: float
     kept: float
-    pairs: float
+    pairs: int
 
 
-def bins(confidence: Array, kept: Array) -> list[Bin | None]:
-    """Ten bins of confidence."""
-    place = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    return [
-        Bin(float(confidence[inside].mean()), float(kept[inside].mean()), float(inside.sum())) if inside.any() else None
-        for inside in (place == number for number in range(BINS))
-    ]
-
-
-def print_calibration(confidence: Array, kept: Array) -> list[Bin | None]:
-    found = bins(confidence, kept)
-    error = sum(one.pairs * abs(one.confidence - one.kept) for one in found if one) / len(kept)
-    print(f"expected calibration error {error:.3f}\nconfidence   mean    kept    pairs")
-    for number, one in enumerate(found):
-        if one:
-            told = f"{one.confidence:.3f}   {one.kept:.3f}   {one.pairs:5.0f}"
-            print(f"{number / BINS:.1f}-{(number + 1) / BINS:.1f}      {told}")
+def print_calibration(confidence: Array, kept: Array) -> list[Bin]:
+    """Print ten bins of confidence, and return those that are not empty."""
+    place, found = np.minimum((confidence * BINS).astype(int), BINS - 1), []
+    print("confidence   mean    kept    pairs")
+    for number in np.unique(place).tolist():
+        inside = place == number
+        one = Bin(float(confidence[inside].mean()), float(kept[inside].mean()), int(inside.sum()))
+        told = f"{one.confidence:.3f}   {one.kept:.3f}   {one.pairs:5}"
+        print(f"{number / BINS:.1f}-{(number + 1) / BINS:.1f}      {told}")
+        found.append(one)
+    error = sum(one.pairs * abs(one.confidence - one.kept) for one in found) / len(kept)
+    print(f"expected calibration error {error:.3f}")
     return found
 
 
@@ -208,38 +162,22 @@ def print_given(encoder: Encoder, labels: Labels) -> None:
         )
 
 
-def print_figures(encoder: Encoder, labels: Labels) -> list[Bin | None]:
+def print_figures(encoder: Encoder, labels: Labels) -> list[Bin]:
     """Print all figures, and return the bins for the plot."""
     weights = shipped_weights("static")
     found = measures(encoder, weights.rarity, labels.pairs)
-    scores = Scores(
-        Linear(weights.relevance.weights.astype(float), weights.relevance.bias)(found.relevance),
-        Linear(weights.stance.weights.astype(float), weights.stance.bias)(found.stance),
-    )
+    relevance = Linear(weights.relevance.weights.astype(float), weights.relevance.bias)(found.relevance)
     print(f"\n{encoder.name}, the shipped weights")
-    print_relevance(labels, scores, found.relevance[:, MEASURES.index("preference")])
-    print_stance(labels, scores)
+    print_relevance(labels, relevance, found.relevance[:, MEASURES.index("preference")])
     print_given(encoder, labels)
-    print_kept(labels, scores.confidence)
-    return print_calibration(scores.confidence, labels.kept)
+    return print_calibration(1.0 / (1.0 + np.exp(-relevance)), labels.kept)
 
 
-def print_time(encoder: Encoder, pairs: Sequence[Pair]) -> None:
-    verifier, candidates = EmbeddedVerifier(encoder), candidates_of(encoder, pairs)
-    list(verifier.verify(candidates))  # what is known of preferences is learnt once
-    used = []
-    for _ in range(5):
-        started = time.process_time()
-        list(verifier.verify(candidates))
-        used.append((time.process_time() - started) / len(pairs))
-    print(f"\na pair: {1e3 * statistics.median(used):.2f} ms of processor time")
-
-
-def plot(path: Path, found: list[Bin | None]) -> None:
+def plot(path: Path, found: list[Bin]) -> None:
     """Confidence against the share kept, with what chance allows (Wilson, 95 %)."""
     figure, ((axes,),) = panels(1)
     axes.plot([0, 1], [0, 1], "--", color="#6c757d")
-    for one in filter(None, found):
+    for one in found:
         axes.vlines(one.confidence, *wilson(one.kept, one.pairs), color="#0b6e4f", alpha=0.6)
         axes.plot(one.confidence, one.kept, "o", color="#0b6e4f", markersize=5 + one.pairs**0.5 / 2)
     axes.set(xlabel="confidence", ylabel="share kept", xlim=(0, 1), ylim=(0, 1))
@@ -268,7 +206,6 @@ def main() -> None:
     drawn = print_figures(encoder, labels)
     if options.plot:
         plot(options.plot, drawn)
-    print_time(encoder, labels.pairs)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
 """Forms: how many fields are filled in, and how many rightly, without a language model.
 
-    python tests/benchmarks/bench_forms.py [--show]
+    python tests/benchmarks/bench_forms.py
 
 Six memories of our own with a form of eight fields each (`shared/tools/written/forms.jsonl`); of ten fields nothing is
 known. Three of the forms were looked at while the rules were written, three were only run. A value is right if it is
-the one expected; for a text, case and the full stop at its end do not count. `--show` prints what is wrong in those
-that were looked at.
+the one expected; for a text, case and the full stop at its end do not count.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import common  # noqa: F401  # puts shared/tools on the path
@@ -25,7 +23,7 @@ def is_right(filled: FilledField, expected: object) -> bool:
     return type(filled.value) is type(expected) and filled.value == expected
 
 
-def measure(name: str, forms: list[dict], show: bool) -> None:
+def measure(name: str, forms: list[dict]) -> None:
     filled = right = known = fields = kept_empty = 0
     seconds = 0.0
     for form in forms:
@@ -46,8 +44,6 @@ def measure(name: str, forms: list[dict], show: bool) -> None:
             filled += each.state == "filled"
             right += each.state == "filled" and is_right(each, wanted)
             kept_empty += wanted is None and each.state != "filled"
-            if show and not (is_right(each, wanted) or (wanted is None and each.state != "filled")):
-                print(f"    {form['name']}: {each}; expected {wanted!r}")
     print(
         f"{name}: {fields} fields, {known} known; filled {filled}, of which right {right} ({right / filled:.2f});"
         f" known ones filled rightly {right / known:.2f}; unknown ones left empty {kept_empty} of {fields - known};"
@@ -57,12 +53,9 @@ def measure(name: str, forms: list[dict], show: bool) -> None:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--show", action="store_true", help="print what is wrong in the forms that were looked at")
-    options = made.parse_args()
     forms = written("forms.jsonl")
-    measure("looked at", [form for form in forms if form["looked_at"]], options.show)
-    measure("only run", [form for form in forms if not form["looked_at"]], False)
+    measure("looked at", [form for form in forms if form["looked_at"]])
+    measure("only run", [form for form in forms if not form["looked_at"]])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import random
-import resource
 import tempfile
 import time
 import zipfile
@@ -20,6 +19,7 @@ from queue import Queue
 from threading import Event, Thread
 from typing import Any
 
+from common import clock_and_cpu, peak_ram
 from epic_apps import SyncReport, import_from, sync
 from epic_apps.syncing import watch
 from epic_memory import EpicMemory, Settings
@@ -60,11 +60,6 @@ def export(path: Path, count: int) -> None:
         file.write(b"]")
 
 
-def peak() -> float:
-    """Return the most memory that the process had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-
-
 def measure_import(folder: Path, count: int) -> None:
     """Import an export, and import it again."""
     path = folder / "chatgpt.zip"
@@ -73,15 +68,14 @@ def measure_import(folder: Path, count: int) -> None:
         size = sum(each.file_size for each in archive.infolist())
     with EpicMemory.open(folder / "me.epic") as memory:
         memory.proposals.propose("I love tea.")  # loads the models
-        before = peak()
+        before, reports = peak_ram(), []
         for again in ("first", "again"):
-            started, processed = time.perf_counter(), time.process_time()
-            report = import_from(memory, path)
-            seconds, cpu = time.perf_counter() - started, time.process_time() - processed
+            seconds, cpu = clock_and_cpu(lambda: reports.append(import_from(memory, path)))
+            report = reports[-1]
             print(
                 f"import {again}: {report.conversations:,} conversations, {size / 1e6:.0f} MB of JSON, {report.known:,}"
-                f" known, {report.proposed:,} proposals, {seconds:.1f} s ({cpu:.1f} s of CPU), {peak() - before:.0f} MB"
-                " of memory more at the peak"
+                f" known, {report.proposed:,} proposals, {seconds:.1f} s ({cpu:.1f} s of CPU),"
+                f" {(peak_ram() - before) / 1e6:.0f} MB of memory more at the peak"
             )
     print(f"file: {(folder / 'me.epic').stat().st_size / 1e6:.2f} MB")
 
@@ -101,9 +95,7 @@ def measure_sync(folder: Path, count: int) -> None:
                 path = notes / "7" / "7.md"
                 path.write_text(f"Another text, of {time.time_ns()}.", encoding="utf-8")
                 os.utime(path, ns=(0, time.time_ns() - 10**13))
-            started, processed = time.perf_counter(), time.process_time()
-            sync(memory, notes)
-            seconds, cpu = time.perf_counter() - started, time.process_time() - processed
+            seconds, cpu = clock_and_cpu(lambda: sync(memory, notes))
             print(f"sync of {count:,} files, {what}: {1000 * seconds:.0f} ms ({1000 * cpu:.0f} ms of CPU)")
         measure_watch(memory, notes, count)
     print(f"file: {(folder / 'notes.epic').stat().st_size / 1e6:.2f} MB")

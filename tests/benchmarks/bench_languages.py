@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from common import encoders, with_encoders
+from common import encoders, read_jsonl, with_encoders
 from epic_memory import EpicMemory, Item, Stance
 from epic_memory.encoders import Encoder
 
@@ -105,9 +105,8 @@ def stances(
     return inverted, right
 
 
-def print_parallel(encoder: Encoder) -> None:
-    lines = (CASES / "parallel.jsonl").read_text(encoding="utf-8").splitlines()
-    parallel = [json.loads(line) for line in lines]
+def print_parallel(encoder: Encoder, languages: Sequence[str]) -> None:
+    parallel = read_jsonl(CASES / "parallel.jsonl")
     english = encoder.encode([one["en"] for one in parallel])
     ranks = {}
     for language in parallel[0]:
@@ -146,8 +145,7 @@ def print_speed(encoder: Encoder, languages: Sequence[str]) -> None:
 
 def print_turns(encoder: Encoder, languages: Sequence[str]) -> None:
     """Print of how many turns of each kind something is found in the memory of their language."""
-    lines = (CASES / "turns.jsonl").read_text(encoding="utf-8").splitlines()
-    turns = [json.loads(line) for line in lines]
+    turns = read_jsonl(CASES / "turns.jsonl")
     asked, answered = Counter(turn["kind"] for turn in turns if turn["language"] in languages), Counter[str]()
     for language in languages:
         case = json.loads((CASES / f"{language}.json").read_text(encoding="utf-8"))
@@ -168,14 +166,9 @@ def main() -> None:
     made.add_argument("--languages", nargs="+", default=LANGUAGES)
     options = made.parse_args()
     for encoder in encoders(options):
-        if options.only == "parallel":
-            print_parallel(encoder)
-            continue
-        if options.only == "speed":
-            print_speed(encoder, options.languages)
-            continue
-        if options.only == "turns":
-            print_turns(encoder, options.languages)
+        if options.only:
+            some = {"parallel": print_parallel, "speed": print_speed, "turns": print_turns}
+            some[options.only](encoder, options.languages)
             continue
         print(f"\n{encoder.name}\n{'':10}notes of 20  among 3  English  choices of 40  found  inverted of 20  right")
         for language in options.languages:

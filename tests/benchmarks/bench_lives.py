@@ -12,7 +12,6 @@ The columns: `dense` ranks titles and texts. The others are an `EpicMemory` with
 - `expansions`: a model reads each preference, and says what it means in practice.
 - `verdicts`: the same model also judges what passes the coarse filter, when it is added.
 - `asked only`: nothing is judged when it is added; only what questions find.
-- `opened later`: built without a model, and opened with one afterwards, which judges what questions find.
 - `judged`: right verdicts on all pairs, by the life's writer.
 
 The model is replayed: it takes the real prompts, and answers with what a strong language model said of each preference,
@@ -37,25 +36,22 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Known, Replayed, encoders, settled, with_encoders  # puts shared/tools on the path
-from epic_memory import EpicMemory, Item, Settings
+from common import Judging, Known, Replayed, encoders, settled, with_encoders  # puts shared/tools on the path
+from epic_memory import EpicMemory, Item
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import embed
 from epic_memory.encoders.base import Encoder
 from epic_memory.lm.base import Schema
 from epic_memory.lm.prompting import one_line, quoted
 from epic_memory.preferences.parser import parse_aspects
-from epic_memory.types import Alignment, Candidate, Decision, Hits, Preference, Stance, Verdict
-from epic_memory.verification.base import BaseVerifier
+from epic_memory.types import Alignment, Candidate, Decision, Preference, Stance, Verdict
 from fitting import WRITTEN, preference_digest, written, written_expansions
 
 LIVES = WRITTEN / "everyday_lives"
@@ -179,21 +175,13 @@ def standing_in(prompt: str, written_as: dict[str, str]) -> list[str]:
     return sorted((key for key, place in places.items() if place >= 0), key=places.__getitem__)
 
 
-class Replay(BaseVerifier):
+class Replay(Judging):
     """A verifier that gives the verdicts of a life's writer."""
 
     name = "replay"
 
     def __init__(self, verdicts: dict[tuple[str, str], Alignment]) -> None:
         self.verdicts = verdicts
-
-    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        for one in candidates:
-            yield self.verdict(one)
-
-    async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-        for one in candidates:
-            yield self.verdict(one)
 
     def verdict(self, candidate: Candidate) -> Verdict:
         pairs = [(candidate.item.text, preference.id) for preference in candidate.preferences]
@@ -207,15 +195,13 @@ def titled(item: Item) -> str:
     return f"{title}\n{item.text}" if title else item.text
 
 
-@dataclass
-class Way:
-    """A way to find notes: their ids, best first; of a memory also the memory itself, its model and its folder."""
+class Way(NamedTuple):
+    """A way to find notes: their ids, best first; of a memory also the memory itself, and its model."""
 
     find: Callable[[str], list[str]]
     memory: EpicMemory | None = None
     model: ReplayedModel | None = None
     calls_adding: int = 0
-    folder: tempfile.TemporaryDirectory[str] | None = None
 
 
 def dense(one: Life, encoder: Encoder) -> Way:
@@ -234,11 +220,7 @@ def held(one: Life, encoder: Encoder, model: ReplayedModel | None = None, **opti
     read = model.calls if model is not None else 0
     memory.add(one.items)
     added = model.calls - read if model is not None else 0
-    return Way(lambda question: ids(memory.search(question, K)), memory, model, added)
-
-
-def ids(hits: Hits) -> list[str]:
-    return [hit.item.id for hit in hits]
+    return Way(lambda question: [hit.item.id for hit in memory.search(question, K)], memory, model, added)
 
 
 def expansions(one: Life, encoder: Encoder) -> Way:
@@ -251,16 +233,6 @@ def verdicts(one: Life, encoder: Encoder, **options: Any) -> Way:
     return held(one, encoder, model, llm=model, **{"on_demand": "off"} | options)
 
 
-def opened_later(one: Life, encoder: Encoder) -> Way:
-    folder = tempfile.TemporaryDirectory()
-    path = Path(folder.name) / "life.epic"
-    with EpicMemory.open(path, one.preferences, encoder=encoder) as without:
-        without.add(one.items)
-    model = ReplayedModel(one)
-    memory = EpicMemory.open(path, encoder=encoder, llm=model, settings=Settings(on_demand="60 s"))
-    return Way(lambda question: ids(memory.search(question, K)), memory, model, folder=folder)
-
-
 def judged(one: Life, encoder: Encoder) -> Way:
     return held(one, encoder, verifier=Replay(one.verdicts), tau=-1.0)
 
@@ -271,7 +243,6 @@ WAYS: dict[str, Callable[[Life, Encoder], Way]] = {
     "expansions": expansions,
     "verdicts": verdicts,
     "asked only": lambda one, encoder: verdicts(one, encoder, on_demand="60 s", tau=1.0),
-    "opened later": opened_later,
     "judged": judged,
 }
 

@@ -1,4 +1,4 @@
-"""The encoder minilm beside static: bytes, speed on one and two cores, and Spearman on SemEval STS.
+"""The encoder minilm beside static: bytes, and speed on one and two cores.
 
 The times are medians, in turns, so that both encoders see the same machine: of one question, and of 256 Wikipedia
 passages at a time. On a machine that others use, a second of the processor's time says more than one of the clock.
@@ -10,14 +10,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from common import parse, parser, passages, read_jsonl, spearman
-from epic_memory.encoders import Encoder, MiniLMEncoder, StaticEncoder, embed
+from common import parse, parser, passages, read_jsonl
+from epic_memory.encoders import Encoder, MiniLMEncoder, StaticEncoder
 from epic_memory.encoders.static import BUNDLED
-from static_texts import read_sts
 
 PASSAGES, QUESTIONS, ROUNDS = 256, 100, 5
 
@@ -56,26 +54,19 @@ def print_speed(several: dict[str, Encoder], passages: Sequence[str], questions:
 
 def main() -> None:
     made = parser(__doc__.splitlines()[0])
-    made.add_argument("--only", choices=("speed", "sts"), help="half of it")
+    made.add_argument("--only", choices=("speed",), help="without the bytes")
     options = parse(made)
-    static = StaticEncoder()
-    minilm = {threads: MiniLMEncoder(threads=threads) for threads in (1, 2)}
     spec = find_spec("epic_minilm")
     assert spec is not None and spec.origin is not None
-    print(f"bytes: static {bytes_of(BUNDLED)}, minilm {bytes_of(Path(spec.origin).parent)}")
+    if not options.only:
+        print(f"bytes: static {bytes_of(BUNDLED)}, minilm {bytes_of(Path(spec.origin).parent)}")
     texts = passages(options.data)
     questions = [case["question"] for case in read_jsonl(options.data / "prefeval_mcq.jsonl")]
-    if options.only != "sts":
-        words = statistics.mean(len(text.split()) for text in texts[: PASSAGES * ROUNDS])
-        print(f"passages of {words:.0f} words on average", flush=True)
-        named: dict[str, Encoder] = {"static": static}
-        named |= {f"minilm, {threads} thread(s)": encoder for threads, encoder in minilm.items()}
-        print_speed(named, texts, questions)
-    if options.only != "speed":
-        rows = read_sts(options.data)
-        for name, encoder in {"static": static, "minilm": minilm[2]}.items():
-            mean = spearman(partial(embed, encoder), rows)
-            print(f"{name}: mean Spearman over the STS sets, {len(rows)} pairs, {mean:.4f}", flush=True)
+    words = statistics.mean(len(text.split()) for text in texts[: PASSAGES * ROUNDS])
+    print(f"passages of {words:.0f} words on average", flush=True)
+    named: dict[str, Encoder] = {"static": StaticEncoder()}
+    named |= {f"minilm, {threads} thread(s)": MiniLMEncoder(threads=threads) for threads in (1, 2)}
+    print_speed(named, texts, questions)
 
 
 if __name__ == "__main__":

@@ -86,12 +86,11 @@ def measure_all(
             store.mkdir()
             command = [sys.executable, stores.__file__, name, str(texts), str(store)]
             try:
-                taken = min(_import_seconds(PEERS[name].module) for _ in range(3))
                 done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
                 lines = done.stdout.strip().splitlines()
                 failed = (done.stderr.strip().splitlines() or ["no output"])[-1]
                 good = done.returncode == 0 and lines
-                made[name, size] = {**json.loads(lines[-1]), "import": taken} if good else f"failed: {failed}"
+                made[name, size] = json.loads(lines[-1]) if good else f"failed: {failed}"
             except subprocess.TimeoutExpired:
                 made[name, size] = f"more than {seconds:.0f} s"
             shutil.rmtree(store, ignore_errors=True)
@@ -99,26 +98,18 @@ def measure_all(
     return made
 
 
-def _import_seconds(module: str) -> float:
-    """Return how long a process that has imported nothing else takes to import a module."""
-    code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
-
-
 def peers_report(made: dict[tuple[str, int], dict[str, Any] | str]) -> list[Part]:
     """Build a table for each size, with ratios to our file as a store of everything."""
     parts: list[Part] = [
         Text(
             "The same texts and the same encoder (static, 256 dimensions) for all, each in a process of its own. In"
-            f" brackets: times the figure of {OURS!r}, in the same run; below 1 is better than ours. RAM is the peak"
-            " above what the process had with the encoder loaded; import is that of a fresh process, the best of three."
+            f" brackets: times the figure of {OURS!r}, in the same run; below 1 is better than ours."
             f" found: of LoCoMo's questions about one conversation, those whose evidence is among {K} texts. Model"
             " calls: while adding, with prompt tokens, a quarter of the characters; the scripted model answers at once"
             " and keeps every text, so a real one's time comes on top."
         )
     ]
-    columns = (("add", "s"), ("search", "ms"), ("bytes", "MiB"), ("ram", "MiB"), ("import", "s"), ("start", "s"))
+    columns = (("add", "s"), ("search", "ms"), ("bytes", "MiB"))
     for size in dict.fromkeys(size for _, size in made):
         ours, rows = made.get((OURS, size)), []
         for name in dict.fromkeys(name for name, _ in made):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import textwrap
 import time
 from pathlib import Path
 
@@ -15,12 +14,10 @@ from epic_memory import EpicMemory, Settings
 def main() -> None:
     made = parser(__doc__)
     made.add_argument("--persona", type=int, default=0)
-    made.add_argument("--questions", type=int, default=3, help="how many questions to ask")
     made.add_argument("--tau", type=float)
     made.add_argument("--limit", type=int, default=50, help="entries of the small state whose size is shown")
     options = parse(made)
-    persona = personas(options.data, "PrefWiki")[options.persona]
-    preferences = [preference for preference, _ in persona]
+    preferences = [preference for preference, _ in personas(options.data, "PrefWiki")[options.persona]]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "persona.epic"
         started = time.perf_counter()
@@ -29,12 +26,6 @@ def main() -> None:
             print(report)
             print(f"whole run {time.perf_counter() - started:.2f} s")
             print(memory.stats())
-            for preference, questions in persona[: options.questions]:
-                print(f"\nPreference: {preference}\nQuestion:   {questions[0]}")
-                for hit in memory.search(questions[0], k=3):
-                    print(f"  {hit.score:.3f} {hit.item.id} {[str(stance) for stance in hit.stances]}")
-                    print(textwrap.indent(textwrap.fill(hit.instructions[0], 110), "        > "))
-                    print(textwrap.indent(textwrap.shorten(hit.item.text, 220), "        "))
         print(f"\nfile after close: {path.stat().st_size} bytes for {report.entries} entries")
         _small_state(Path(folder) / "small.epic", preferences, options)
 

@@ -15,7 +15,6 @@ import os
 import random
 import shutil
 import tempfile
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -24,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench_pool import make, preferences_in
+from bench_pool import make
 from bench_scale_out import corpus, staged
-from common import parse, parser, read_jsonl
+from common import clock_and_cpu, parse, parser, passage_texts, preferences_in, print_load, print_percentiles
 from epic_scale import MemoryPool, name_of
 from epic_scale.opened import resident_bytes
 
@@ -163,15 +162,6 @@ def left_open(turns: Iterable[int], most: int) -> tuple[list[int], float]:
     return list(held), float(np.mean(hits[len(hits) // 2 :]))
 
 
-def shown(name: str, spent: Sequence[tuple[float, float]]) -> None:
-    """Print percentiles of ms, of the clock and of the processor."""
-    clock, cpu = (np.percentile(np.array(each) * 1e3, [50, 99]) for each in zip(*spent, strict=True))
-    print(
-        f"  {name:22}{len(spent):6} p50 {clock[0]:6.1f}  p99 {clock[1]:6.1f} ms;"
-        f" processor p50 {cpu[0]:6.1f}  p99 {cpu[1]:6.1f} ms"
-    )
-
-
 def million(options: argparse.Namespace, folder: Path, preferences: list[str], texts: list[str]) -> None:
     """Make the users' files, serve the last turns of the traffic, and print times, RAM and disk."""
     users, count = options.users, options.turns
@@ -198,11 +188,9 @@ def million(options: argparse.Namespace, folder: Path, preferences: list[str], t
         print(f"{names:,} files of {users:,} users, {len(own):,} of them of their own; Zipf {options.zipf}:")
         print(f"  disk {blocks / 1e3:.0f} KB each, {blocks * users / 1e9:.0f} GB for all; hits before {share:.0%}")
 
-        def search(user: int) -> tuple[float, float]:
-            clock, cpu = time.perf_counter(), time.thread_time()
+        def search(user: int) -> None:
             with pool.get(f"user {user}", read_only=True) as memory:
                 memory.search("What should I do on a free evening?")
-            return time.perf_counter() - clock, time.thread_time() - cpu
 
         for user in before:
             search(user)
@@ -210,11 +198,10 @@ def million(options: argparse.Namespace, folder: Path, preferences: list[str], t
         spent: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
         for user in last:
             opened = pool.health().opened
-            took = search(user)
+            took = clock_and_cpu(lambda user=user: search(user))
             spent[pool.health().opened > opened].append(took)
-        shown("opened and searched", spent[True])
-        shown("open already", spent[False])
-        shown("all", spent[True] + spent[False])
+        for name, some in (("opened and searched", spent[True]), ("open already", spent[False])):
+            print_percentiles(f"  {name}", some)
         print(f"  RAM afterwards {pool.health().rss / 1e6:.0f} MB")
 
 
@@ -227,8 +214,8 @@ def main() -> None:
     made.add_argument("--folder", help="the users' files, such as `bench_pool.py` makes; kept, and used again")
     options = parse(made)
     preferences = preferences_in(options.data)
-    texts = [row["text"] for row in read_jsonl(options.data / "wiki_passages.jsonl")]
-    print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    texts = passage_texts(options.data)
+    print_load()
     if options.only != "files":
         plan(preferences, texts)
     if options.only != "model":

@@ -3,37 +3,36 @@
     python tests/benchmarks/bench_pool.py ../shared/data --users 10000 --folder /var/tmp/pool
 
 Each user has some of the preferences and of the texts of the data folder, a file of some tens of kilobytes. `--folder`
-is kept, and used again. Times are of the clock, and of this thread's processor, which another process's load does not
-change much. `tests/robustness/test_pool_crash.py` has the writers that are killed.
+is kept, and used again. Times are of the clock, and of the processor, which another process's load does not change
+much. `tests/robustness/test_pool_crash.py` has the writers that are killed.
 """
 
 from __future__ import annotations
 
 import gc
-import json
-import os
 import random
 import tempfile
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from common import parse, parser, read_jsonl
+from common import (
+    clock_and_cpu,
+    parse,
+    parser,
+    passage_texts,
+    preferences_in,
+    print_load,
+    print_percentiles,
+    seconds_of,
+)
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import encoder_of
 from epic_scale import MemoryPool
 from epic_scale.opened import give_back, resident_bytes
 
 PREFERENCES, TEXTS, OPEN = 3, 30, 500
-
-
-def preferences_in(folder: Path) -> list[str]:
-    """The preferences of the personas, each once, sorted."""
-    files = sorted((folder / "personas").glob("*.json"))
-    personas = [one for file in files for one in json.loads(file.read_text(encoding="utf-8"))]
-    return sorted({block["preference"] for one in personas for block in one["preference_blocks"]})
 
 
 def make(pool: MemoryPool, users: Iterable[int], preferences: list[str], texts: list[str]) -> None:
@@ -49,17 +48,6 @@ def make(pool: MemoryPool, users: Iterable[int], preferences: list[str], texts: 
             pool.put(memory)
 
 
-def timed(name: str, search: Callable[[int], None], users: Iterable[int]) -> None:
-    """Print percentiles of searches, in ms of the clock and of the processor."""
-    spent = []
-    for user in users:
-        clock, cpu = time.perf_counter(), time.thread_time()
-        search(user)
-        spent.append((time.perf_counter() - clock, time.thread_time() - cpu))
-    clock, cpu = (np.percentile(np.array(each) * 1e3, [50, 99]) for each in zip(*spent, strict=True))
-    print(f"{name:28} p50 {clock[0]:6.1f}  p99 {clock[1]:6.1f} ms; processor p50 {cpu[0]:6.1f}  p99 {cpu[1]:6.1f} ms")
-
-
 def main() -> None:
     made = parser(__doc__)
     made.add_argument("--users", type=int, default=1000)
@@ -70,14 +58,13 @@ def main() -> None:
     if options.gc:
         gc.set_threshold(50_000, 50, 50)
     preferences = preferences_in(options.data)
-    texts = [row["text"] for row in read_jsonl(options.data / "wiki_passages.jsonl")]
+    texts = passage_texts(options.data)
     folder = options.folder or tempfile.mkdtemp()
     chance = random.Random(1)
-    print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print_load()
     with MemoryPool(folder, encoder="static", max_open=OPEN) as pool:
-        started = time.perf_counter()
-        make(pool, range(options.users), preferences, texts)
-        print(f"made {options.users} files in {time.perf_counter() - started:.0f} s")
+        taken = seconds_of(lambda: make(pool, range(options.users), preferences, texts))
+        print(f"made {options.users} files in {taken:.0f} s")
         sizes = [file.stat().st_size for file in Path(folder).rglob("*.epic")]
         print(f"{len(sizes)} files, {np.mean(sizes) / 1e3:.0f} KB each")
 
@@ -85,17 +72,20 @@ def main() -> None:
             with pool.get(f"user {user}", read_only=True) as memory:
                 memory.search("What should I do on a free evening?")
 
+        def timed(name: str, users: Iterable[int]) -> None:
+            print_percentiles(name, [clock_and_cpu(lambda user=user: search(user)) for user in users])
+
         search(0)
         give_back()
         base = resident_bytes()
         cold = chance.sample(range(options.users), min(options.searches, options.users))
-        timed("cold: opened, then searched", search, cold)
+        timed("cold: opened, then searched", cold)
         give_back()
         held = pool.health()
         print(f"RAM with {held.open} open: {held.rss / 1e6:.0f} MB, of which {base / 1e6:.0f} MB before")
-        timed("hot: open already", search, chance.choices(cold[-held.open :], k=options.searches))
+        timed("hot: open already", chance.choices(cold[-held.open :], k=options.searches))
         zipf = np.random.default_rng(1).zipf(1.2, 4 * options.searches) % options.users
-        timed("Zipf traffic (1.2)", search, zipf.tolist())
+        timed("Zipf traffic (1.2)", zipf.tolist())
         print(f"of these, opened: {pool.health().opened - held.opened} of {len(zipf)}")
         pool.close_idle(0)
         print(f"RAM after closing all: {resident_bytes() / 1e6:.0f} MB")

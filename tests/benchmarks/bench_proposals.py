@@ -1,6 +1,6 @@
 """Benchmark of proposals from conversations: precision, recall and kinds on labelled turns, and hostile turns obeyed.
 
-    python tests/benchmarks/bench_proposals.py [FOLDER] [--turns turns_b.jsonl] [--model] [--left-out] [--show]
+    python tests/benchmarks/bench_proposals.py [FOLDER] [--turns turns_b.jsonl] [--model] [--left-out]
 
 With --model a language model reads the turns as well: replayed, from the answers that a strong one gave to the real
 prompt for each turn of `turns_e.jsonl`, without the labels (`answers_turns_e.jsonl`).
@@ -63,7 +63,7 @@ def is_right(proposal: Proposal, label: dict[str, Any], *, kind: bool = True) ->
     return near and (not kind or (proposal.kind == label["kind"] and temporary))
 
 
-def measure(path: Path, lm: ReplayedModel | None, *, show: bool) -> None:
+def measure(path: Path, lm: ReplayedModel | None) -> None:
     rows = read_jsonl(path)
     made, right, near, wanted = Counter[str](), Counter[str](), 0, Counter[str]()
     kinds, traps, seconds = Counter[str](), 0, 0.0
@@ -84,11 +84,7 @@ def measure(path: Path, lm: ReplayedModel | None, *, show: bool) -> None:
                 open_labels.remove(hit)
                 right[row["kind"]] += 1
                 right[hit["kind"]] += 1
-            if show and hit is None:
-                print(f"WRONG  {row['turn']!r}\n       {proposal}  <- {proposal.quote!r}  known {row['known']}")
         traps += row["kind"] in ("trap", "nothing") and bool(proposals)
-        if show and open_labels:
-            print(f"MISSED {row['turn']!r} {[label['kind'] for label in open_labels]} known {row['known']}")
     of_turns = ("explicit", "change", "temporary", "trap", "nothing")
     total, hits = sum(made.values()), sum(right[kind] for kind in of_turns)
     print(f"{path.name}: {len(rows)} turns, {total} proposals, {sum(wanted.values())} labelled")
@@ -102,16 +98,13 @@ def measure(path: Path, lm: ReplayedModel | None, *, show: bool) -> None:
         print(f"  {kind:20} recall {right[kind] / count:.2f} of {count}")
 
 
-def obeyed(path: Path, *, show: bool) -> None:
+def obeyed(path: Path) -> None:
     """Count hostile turns that yield anything that their labels do not allow."""
     rows, wrong = read_jsonl(path), 0
     for row in rows:
         with EpicMemory(["I like green tea."]) as memory:
             proposals = memory.proposals.propose([{"role": "user", "content": row["turn"]}])
-        bad = [each for each in proposals if not any(is_right(each, label) for label in row.get("expect", ()))]
-        wrong += bool(bad)
-        if show and bad:
-            print(f"OBEYED {row['turn']!r}\n       {[str(each) for each in bad]}")
+        wrong += any(not any(is_right(each, label) for label in row.get("expect", ())) for each in proposals)
     print(f"{path.name}: {wrong} of {len(rows)} hostile turns obeyed")
 
 
@@ -131,17 +124,16 @@ def main() -> None:
     parser.add_argument("--model", action="store_true", help="with a strong model's answers; of turns_e.jsonl only")
     parser.add_argument("--no-hostile", action="store_true")
     parser.add_argument("--left-out", action="store_true", help="read each file by weights fitted without it")
-    parser.add_argument("--show", action="store_true", help="print what was wrong and missed")
     options = parser.parse_args()
     if options.model:
-        measure(options.folder / UNSEEN, ReplayedModel(options.folder / f"answers_{UNSEEN}"), show=options.show)
+        measure(options.folder / UNSEEN, ReplayedModel(options.folder / f"answers_{UNSEEN}"))
         return
     for name in options.turns or sorted(file.name for file in options.folder.glob("turns_*.jsonl")):
         if options.left_out:
             leave_out(name)
-        measure(options.folder / name, None, show=options.show)
+        measure(options.folder / name, None)
     if not options.no_hostile:
-        obeyed(options.folder / "hostile.jsonl", show=options.show)
+        obeyed(options.folder / "hostile.jsonl")
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from common import parser, seconds_of, settled, unit
+from common import Judging, parser, seconds_of, settled, unit
 from epic_memory import EpicMemory
 from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
 
@@ -60,31 +60,25 @@ class Bags:
         return self.topics[topics].sum(axis=0) + self.words[words or [0]].sum(axis=0)
 
 
-class KeepsAll:
+class KeepsAll(Judging):
     """Keeps every item under each of its preferences, and quotes its first words as the instruction."""
 
     name = "keeps-all"
 
-    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        stances = tuple(Stance)
-        for candidate in candidates:
-            words = candidate.item.text.split()
-            quoted = " ".join(word for word in words if word.startswith("word"))[: 8 * IN_AN_INSTRUCTION]
-            alignments = tuple(
-                Alignment(
-                    preference_id=preference.id,
-                    instruction=f"{preference.text} {quoted}",
-                    stance=stances[len(words) % len(stances)],
-                    confidence=0.5 + similarity / 2.0,
-                    rationale="near",
-                )
-                for preference, similarity in zip(candidate.preferences, candidate.similarities, strict=True)
+    def verdict(self, candidate: Candidate) -> Verdict:
+        words, stances = candidate.item.text.split(), tuple(Stance)
+        quoted = " ".join(word for word in words if word.startswith("word"))[: 8 * IN_AN_INSTRUCTION]
+        alignments = tuple(
+            Alignment(
+                preference_id=preference.id,
+                instruction=f"{preference.text} {quoted}",
+                stance=stances[len(words) % len(stances)],
+                confidence=0.5 + similarity / 2.0,
+                rationale="near",
             )
-            yield Verdict(decision=Decision.KEEP, rationale="near", alignments=alignments)
-
-    async def averify(self, candidates: Sequence[Candidate]) -> Any:
-        for verdict in self.verify(candidates):
-            yield verdict
+            for preference, similarity in zip(candidate.preferences, candidate.similarities, strict=True)
+        )
+        return Verdict(decision=Decision.KEEP, rationale="near", alignments=alignments)
 
 
 PREFERENCE_TEXTS = [f"I like topic{number}" for number in range(PREFERENCES)]

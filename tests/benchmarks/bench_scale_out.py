@@ -17,7 +17,6 @@ import json
 import multiprocessing
 import os
 import random
-import resource
 import statistics
 import tempfile
 import threading
@@ -29,8 +28,7 @@ from pathlib import Path
 # As Ray gives each worker; read when NumPy is imported. A second one waits in a loop that counts as processor time.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from bench_pool import preferences_in
-from common import parse, parser, read_jsonl
+from common import parse, parser, passage_texts, peak_ram, preferences_in, print_load
 from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import encoder_of
 from epic_scale.judging import Judge, Judgement
@@ -243,8 +241,8 @@ def main() -> None:
     if options.folder and max(map(len, (options.chunks, options.people, options.workers))) > 1:
         made.error("--folder is for one number of chunks, of people and of workers")
     preferences = preferences_in(options.data)
-    texts = [row["text"] for row in read_jsonl(options.data / "wiki_passages.jsonl")]
-    print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    texts = passage_texts(options.data)
+    print_load()
     for count in options.people:
         chance = random.Random(count)
         people = {f"user {n}": chance.sample(preferences, 4) for n in range(count)}
@@ -274,8 +272,7 @@ def in_this_process(people: dict[str, list[str]], items: list[Item]) -> None:
     print(
         f"{len(items)} chunks x {len(people)} people: {whole:.1f} s of the processor, {len(items) / whole:.0f} chunks a"
         f" second ({parts}); {spent['entries']:.0f} entries of {spent['pairs']:.0f} pairs; the loop over add"
-        f" {loop:.1f} s, {loop / whole:.1f} times; peak RAM"
-        f" {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB"
+        f" {loop:.1f} s, {loop / whole:.1f} times; peak RAM {peak_ram() / 1e6:.0f} MB"
     )
 
 

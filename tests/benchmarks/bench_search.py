@@ -25,7 +25,6 @@ def main() -> None:
     persona = personas(options.data, "PrefWiki")[0]
     preferences = [preference for preference, _ in persona]
     questions = [question for _, asked in persona for question in asked]
-
     encoder = default_encoder()
     # A threshold of zero keeps every pair that the coarse filter lets through: entries for the clock only.
     memory = EpicMemory(preferences, settings=Settings(tau=0.1, verifier=EmbeddedVerifier(encoder, threshold=0.0)))
@@ -34,7 +33,6 @@ def main() -> None:
             break
         memory.add(text)
     print(f"{memory.stats().counts['entries']} entries, {len(preferences)} preferences, {len(questions)} questions")
-
     # One after the other, not question by question: a forward pass of MiniLM leaves no cache to the next search.
     ours = [seconds_of(lambda q=q: memory.search(q, k=5)) for _ in range(4) for q in questions]
     print(f"search median {statistics.median(ours) * 1e3:.3f} ms")

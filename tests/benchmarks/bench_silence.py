@@ -131,19 +131,13 @@ class Turn(NamedTuple):
     words: int
 
 
-def asked(life: dict[str, Any], turn: dict[str, Any], search: Search, *, show: bool = False) -> Turn:
+def asked(life: dict[str, Any], turn: dict[str, Any], search: Search) -> Turn:
     given = search(turn["text"])
     come = {
         kind: {number for number, text in enumerate(life[kind]) if text in given} for kind in ("notes", "preferences")
     }
     notes, preferences = set(turn["needs"]), set(turn["prefers"])
     beside = len(come["notes"] - notes) + len(come["preferences"] - preferences)
-    if show and (beside or not (notes <= come["notes"] and preferences <= come["preferences"])):
-        print(f"{turn['kind']}: {turn['text']}")
-        for kind, needed in (("notes", notes), ("preferences", preferences)):
-            for number in sorted(needed | come[kind]):
-                how = "comes" if number in needed & come[kind] else "missing" if number in needed else "beside"
-                print(f"    {how}: {life[kind][number]}")
     return Turn(
         kind=turn["kind"],
         notes=(len(come["notes"] & notes), len(notes)),
@@ -177,7 +171,7 @@ def figures(turns: Sequence[Turn]) -> dict[str, float]:
     }
 
 
-def measured(lives: Sequence[dict[str, Any]], ways: Sequence[str], *, show: bool) -> dict[str, dict[str, float]]:
+def measured(lives: Sequence[dict[str, Any]], ways: Sequence[str]) -> dict[str, dict[str, float]]:
     made = {}
     for name in ways:
         turns: list[Turn] = []
@@ -185,7 +179,7 @@ def measured(lives: Sequence[dict[str, Any]], ways: Sequence[str], *, show: bool
             for life in lives:
                 with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
                     search = WAYS[name](life, Path(folder))
-                    turns += [asked(life, turn, search, show=show) for turn in life["turns"]]
+                    turns += [asked(life, turn, search) for turn in life["turns"]]
         except (ImportError, PackageNotFoundError) as missing:
             print(f"{name}: not installed ({missing})")
             continue
@@ -270,7 +264,7 @@ def draw(made: dict[str, dict[str, float]], path: Path) -> None:
 def main() -> None:
     made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     made.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), help="which columns")
-    made.add_argument("--looked-at", action="store_true", help="only the life that was looked at, with its cases")
+    made.add_argument("--looked-at", action="store_true", help="only the lives that were looked at")
     made.add_argument("--plot", metavar="FILE", help="draw the lives that were only run")
     made.add_argument("--curve", action="store_true", help="our context with other bounds, lives that were only run")
     with_encoders(made)
@@ -281,7 +275,7 @@ def main() -> None:
         return
     for looked_at in (True,) if options.looked_at else (True, False):
         some = [life for name, life in lives.items() if (name in LOOKED_AT) == looked_at]
-        found = measured(some, options.ways, show=options.looked_at)
+        found = measured(some, options.ways)
         turns = sum(len(one["turns"]) for one in some)
         print(f"\n{'looked at' if looked_at else 'only run'}: {len(some)} lives, {turns} turns")
         for row in next(iter(found.values())):

@@ -2,8 +2,8 @@
 
 Of the first five hits: "own" is the share of cases with one of their four options among them; "followed" with the
 option that follows the preference before those that break it, or without them; "broken" how many are own options that
-break it. Each case is asked with its preference alone, among ten, and with ten of other topics only. How far which
-vector goes to the liked side (steering.py) was chosen by half of the topics.
+break it. Each case is asked with its preference among ten. How far which vector goes to the liked side (steering.py)
+was chosen by half of the topics.
 """
 
 from __future__ import annotations
@@ -70,20 +70,17 @@ class Store:
 class Case(NamedTuple):
     question: str
     options: list[str]
-    alone: list[str]
-    among_ten: list[str]
-    unrelated: list[str]
+    preferences: list[str]
 
 
 def cases_of(records: Sequence[dict[str, Any]]) -> list[Case]:
     draw = random.Random(0)
-    topic_of = {record["preference"]: record["topic"] for record in records}
+    every = list(dict.fromkeys(record["preference"] for record in records))
     cases = []
     for record in records:
         own = record["preference"]
-        ten = [own, *draw.sample([preference for preference in topic_of if preference != own], 9)]
-        others = [preference for preference, topic in topic_of.items() if topic != record["topic"]]
-        cases.append(Case(record["question"], record["options"], [own], ten, draw.sample(others, 10)))
+        ten = [own, *draw.sample([preference for preference in every if preference != own], 9)]
+        cases.append(Case(record["question"], record["options"], ten))
     return cases
 
 
@@ -96,17 +93,10 @@ def judged(store: Store, case: Case, found: Found) -> tuple[float, float, float]
 
 
 def print_choices(store: Store, cases: Sequence[Case]) -> None:
-    print(
-        f"{len(store.texts)} texts"
-        + " " * 29
-        + "alone: own followed broken   among ten: own followed broken   unrelated: own followed broken"
-    )
+    print(f"{f'{len(store.texts)} texts':42} own followed broken")
     for name, way in store.ways().items():
-        means = []
-        for which in ("alone", "among_ten", "unrelated"):
-            found = [judged(store, case, way(case.question, getattr(case, which))) for case in cases]
-            means.append("{:.3f} {:.3f} {:.2f}".format(*np.mean(found, axis=0)))
-        print(f"{name:40} {'   '.join(means)}", flush=True)
+        found = [judged(store, case, way(case.question, case.preferences)) for case in cases]
+        print("{:40} {:.3f} {:.3f} {:.2f}".format(name, *np.mean(found, axis=0)), flush=True)
 
 
 def main() -> None:

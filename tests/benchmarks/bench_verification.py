@@ -1,56 +1,30 @@
-"""Fine verification by a language model: how often it is called for what comes in, and calls at the same time.
+"""Fine verification by a language model: how often it is called for what comes in.
 
-The model is scripted: it keeps as many pairs as the labels of `verification_labels.jsonl` do, by a hash, as fast as
-Python or after a pause. So this measures everything around a model; it says nothing about the quality of any model.
+The model is scripted: it keeps as many pairs as the labels of `verification_labels.jsonl` do, by a hash. So this
+measures everything around a model; it says nothing about the quality of any model.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
-from common import parse, parser, passages, personas, read_jsonl, sources
+from common import Replayed, parse, parser, personas, read_jsonl, sources
 from epic_memory import EpicMemory, Settings
-from epic_memory.lm import Completion
+from epic_memory.lm.base import Schema
 from epic_memory.types import stable_id
 from epic_memory.verification import LMVerifier
 
-INSTRUCTION = "Use what the chunk says of the preference when it is asked for."
 
+class Scripted(Replayed):
+    """A model that reads a prompt as it stands, and keeps a share of the pairs in it."""
 
-def plain(text: str) -> str:
-    """Letters and digits alone: quoting changes nothing about them."""
-    return re.sub(r"\W+", "", text.casefold())
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
 
-
-class Scripted:
-    """A model that reads a prompt as it stands, and keeps a share of the pairs in it.
-
-    Args:
-        share: The share that is kept.
-        seconds: How long a call takes.
-        concurrency: How many at once.
-    """
-
-    name = "scripted"
-    context: int | None = None
-
-    def __init__(self, share: float, *, seconds: float = 0.0, concurrency: int = 1) -> None:
-        self.share, self.seconds, self.concurrency = share, seconds, concurrency
-
-    def complete(self, messages: Any, *, schema: Any = None, max_tokens: int | None = None) -> Completion:
-        time.sleep(self.seconds)
-        return self._completion(messages[-1].content)
-
-    async def acomplete(self, messages: Any, *, schema: Any = None, max_tokens: int | None = None) -> Completion:
-        await asyncio.sleep(self.seconds)
-        return self._completion(messages[-1].content)
-
-    def _completion(self, prompt: str) -> Completion:
+    def answer(self, prompt: str, schema: Schema | None) -> dict[str, Any]:
         preferences = dict(re.findall(r"^(\d+)\. (.*)$", prompt, re.M))
         chunks = re.findall(r"<chunk \w+>\n(.*?)\n</chunk \w+>", prompt, re.S)
         under = re.findall(r"^Chunk \d+, to be judged under preferences? ([\d, ]+):$", prompt, re.M)
@@ -58,38 +32,20 @@ class Scripted:
             self._judged(chunk, {number: preferences[number] for number in named.split(", ")})
             for chunk, named in zip(chunks, under, strict=True)
         ]
-        return Completion(text=json.dumps({"answers": [{"chunk": n, **one} for n, one in enumerate(judged, start=1)]}))
+        return {"answers": [{"chunk": n, **one} for n, one in enumerate(judged, start=1)]}
 
     def _judged(self, chunk: str, preferences: dict[str, str]) -> dict[str, Any]:
         relevant = [
-            {"preference": int(number), "stance": "supports", "instruction": INSTRUCTION}
+            {"preference": int(number), "stance": "supports", "instruction": "Use what it says of it."}
             for number, preference in preferences.items()
-            if int(stable_id(plain(chunk), plain(preference))[:6], 16) / 16**6 < self.share
+            if int(stable_id(chunk, preference)[:6], 16) / 16**6 < self.share
         ]
         return {"decision": "Keep" if relevant else "Discard", "preferences": relevant, "evidence": "By a hash."}
 
 
-def at_once(data: Path, persona: list[str], share: float) -> None:
-    """Eight calls at the same time, against one."""
-    print("8 calls at once, a model that takes 50 ms:")
-    chunks = passages(data)[:128]
-    for kind in ("threads", "tasks"):
-        seconds = []
-        for concurrency in (1, 8):
-            verifier = LMVerifier(Scripted(share, seconds=0.05, concurrency=concurrency), batch_size=1)
-            memory = EpicMemory(persona[:1], settings=Settings(verifier=verifier, tau=-1.0, aspects="parser"))
-            began = time.perf_counter()
-            if kind == "threads":
-                memory.add(chunks)
-            else:
-                asyncio.run(memory.aadd(chunks))
-            seconds.append(time.perf_counter() - began)
-        print(f"  {kind}: {seconds[0]:.2f} s and {seconds[1]:.2f} s, {seconds[0] / seconds[1]:.2f} times (at least 7)")
-
-
 def incoming(data: Path, persona: list[str], share: float) -> None:
     """Calls for each item that comes in, most of which the coarse filter stops."""
-    print(f"\ncalls an incoming item, PrefWiki persona 0, static encoder, a model that keeps {share:.0%} of the pairs:")
+    print(f"calls an incoming item, PrefWiki persona 0, static encoder, a model that keeps {share:.0%} of the pairs:")
     every = list(sources(data))
     wiki = [item for item in every if item.id.startswith("wiki")]
     for name, items in (("passages", wiki), ("passages and long answers", every)):
@@ -112,7 +68,6 @@ def main() -> None:
     }
     share = sum(pairs.values()) / len(pairs)
     persona = [preference for preference, _ in personas(options.data, "PrefWiki")[0]]
-    at_once(options.data, persona, share)
     incoming(options.data, persona, share)
 
 

@@ -6,23 +6,23 @@ Most of these weights were set by hand. So that nobody has to believe in them, e
 they are, and the same is measured as without: of the made-up lives (`bench_lives.py`) the choices whose suiting note is
 the first hit, those whose conflicting one is, the facts whose note is the first hit, and the prompts of small talk that
 find nothing, for a memory without a model, with expansions and with verdicts; and of the choices of our own
-(`bench_choices.py`) the right ones. Unseen are the lives c, d, e and a third of the choices. A neutral value says
-nothing (0 for what is added, a bound that nothing reaches); it is no fit. With --write the unseen figures go into each
-stage's JSON, under "judged".
+(`bench_choices.py`) the right ones. Unseen are the lives c, d, e and a third of the choices. A neutral value
+(`neutral.json`) says nothing (0 for what is added, a bound that nothing reaches); it is no fit. With --write the unseen
+figures go into each stage's JSON, under "judged".
 """
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bench_choices import drawn, outcome, own_cases
-from bench_lives import LOOKED_AT, WAYS, K, Life, life
+from bench_lives import LOOKED_AT, WAYS, Counts, Life, life
 from common import Known  # puts shared/tools on the path
-from epic_memory.context import those_that_matter
 from epic_memory.encoders import default_encoder
 from epic_memory.pipeline.candidates import CandidateWeights
 from epic_memory.pipeline.coarse_filter import CoarseWeights
@@ -47,33 +47,10 @@ STAGES: tuple[type[StageWeights], ...] = (
     SteeringWeights,
     VerificationWeights,
 )
-MANY = 10**6
+# JSON has lists where the weights have tuples.
 NEUTRAL: dict[str, dict[str, Any]] = {
-    "borrowing": {"nearest": 1, "least_similar": -1.0, "least_agreeing": -MANY},
-    "candidate": {
-        **dict.fromkeys(("worded", "by_chance"), 0.0),
-        **{"needed": -MANY, "least_few": 1e-6},
-    },
-    "coarse": {"nearest_phrases": 2, "nearest_questions": 1},
-    "evidence": {"enough": MANY, "written": (10.0, 1.0), "borrowed": (10.0, 0.5)},
-    "question": {"unknown": (0.2,) * 5, "least_known": 0.0, "rather": 0.0, "unsure": 0.0, "sure": 1.0},
-    "relevance": {
-        **{"written": (1.0, 1.0), "borrowed": (2.0, 1.0), "apart": MANY},
-        **{"choice": 0.5, "unknown": 0.0},
-    },
-    "stance": {
-        **dict.fromkeys(("supports", "fits", "rather", "least_weight", "nearer_votes"), 0.0),
-        **{"yields": 1.0, "near_the_best": MANY, "voters": MANY},
-    },
-    "steering": {
-        **dict.fromkeys(("kappa", "about", "says_found", "says_written", "says", "middle"), 0.0),
-        **dict.fromkeys(("off_topic", "slack", "tie", "vote", "felt"), 0.0),
-        **{"least": -MANY, "steepness": 1.0, "saturation": 1.0, "step": MANY},
-    },
-    "verification": {
-        **dict.fromkeys(("dense", "least_lean", "sharpness"), 0.0),
-        **{"surest": MANY, "note": 0, "telling": 1e-6},
-    },
+    stage: {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    for stage, values in json.loads(Path(__file__).with_name("neutral.json").read_text(encoding="utf-8")).items()
 }
 _COUNTED = ("suits first", "conflicts first", "fact first", "silent", "right one listed")
 _LIVES = ("memory", "expansions", "verdicts")
@@ -100,24 +77,14 @@ class Judge:
         return found | {"choices": f"{sum(right)} of {len(right)}"}
 
     def _of_lives(self, name: str, lives: list[Life]) -> str:
-        counts = Counter[str]()
+        counts = Counts()
         for one in lives:
             way = WAYS[name](one, self._encoder)
+            counts.add(one, way)
             assert way.memory is not None
-            for asked in one.questions:
-                hits = way.memory.search(asked["question"], K)
-                first = [hit.item.id for hit in hits[:1]]
-                if asked["kind"] == "small_talk":
-                    counts["silent"] += not hits
-                elif asked["kind"] == "choice":
-                    counts["suits first"] += first == [asked["suits"]]
-                    counts["conflicts first"] += first == [asked["conflicts"]]
-                    listed = [each.text for each in those_that_matter(hits.matters)]
-                    counts["right one listed"] += one.preferences[asked["preference"]] in listed
-                elif not asked.get("about_conflict", False):
-                    counts["fact first"] += first[0] in asked["answer"] if first else 0
             way.memory.close()
-        return ", ".join(f"{row} {counts[row]}" for row in _COUNTED)
+        told = counts.rows | {"right one listed": sum(counts.listed_right)}
+        return ", ".join(f"{row} {told[row]}" for row in _COUNTED)
 
 
 def without(stage: type[StageWeights]) -> Iterator[tuple[str, StageWeights]]:

@@ -8,7 +8,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from epic_apps.cli.sources import Sources
 from epic_memory.encoders import Encoder, embed, encoder_of
 from epic_memory.lm import Completion, Message
 from epic_memory.lm.base import Schema
+from epic_memory.types import Candidate, Verdict
+from epic_memory.verification.base import BaseVerifier
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "shared" / "tools"), str(ROOT / "tests" / "support")]
@@ -133,6 +135,60 @@ class Replayed:
         return self.complete(messages, schema=schema, max_tokens=max_tokens)
 
 
+def preferences_in(data: Path) -> list[str]:
+    """The preferences of all personas, each once, sorted."""
+    names = [file.stem for file in (data / "personas").glob("*.json")]
+    return sorted({preference for name in names for persona in personas(data, name) for preference, _ in persona})
+
+
+def passage_texts(data: Path) -> list[str]:
+    """The Wikipedia passages, without titles."""
+    return [row["text"] for row in read_jsonl(data / "wiki_passages.jsonl")]
+
+
+def print_load() -> None:
+    """Print how much else the machine does."""
+    print(f"load of this machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+def peak_ram() -> float:
+    """The most bytes of RAM that this process had."""
+    import resource  # not on Windows
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def clock_and_cpu(action: Callable[[], object]) -> tuple[float, float]:
+    """Seconds that a call takes, by the clock and of the processor."""
+    clock, cpu = time.perf_counter(), time.process_time()
+    action()
+    return time.perf_counter() - clock, time.process_time() - cpu
+
+
+def print_percentiles(name: str, spent: Sequence[tuple[float, float]]) -> None:
+    """Print percentiles of seconds by the clock and of the processor, in ms."""
+    (clock, cpu), (clock_99, cpu_99) = np.percentile(np.array(spent) * 1e3, (50, 99), axis=0)
+    print(
+        f"{name:28}{len(spent):6} p50 {clock:6.1f}  p99 {clock_99:6.1f} ms;"
+        f" processor p50 {cpu:6.1f}  p99 {cpu_99:6.1f} ms"
+    )
+
+
+class Judging(BaseVerifier):
+    """A verifier that judges each candidate by itself; subclasses say how."""
+
+    def verdict(self, candidate: Candidate) -> Verdict:
+        """The verdict on a candidate."""
+        raise NotImplementedError
+
+    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+        yield from map(self.verdict, candidates)
+
+    async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
+        for verdict in self.verify(candidates):
+            yield verdict
+
+
 def seconds_of(action: Callable[[], object]) -> float:
     """Seconds that a call takes."""
     started = time.perf_counter()
@@ -149,32 +205,6 @@ def medians(runs: int, **actions: Callable[[str], object]) -> dict[str, float]:
             if number >= 20:
                 taken[name].append(seconds)
     return {name: 1000 * statistics.median(seconds) for name, seconds in taken.items()}
-
-
-def spearman(encode: Callable[[list[str]], np.ndarray], rows: Sequence[tuple[str, float, str, str]]) -> float:
-    """The mean over STS sets of Spearman's correlation of cosine and human score."""
-    return statistics.mean(spearman_by_set(encode, rows).values())
-
-
-def spearman_by_set(
-    encode: Callable[[list[str]], np.ndarray], rows: Sequence[tuple[str, float, str, str]]
-) -> dict[str, float]:
-    """Set to Spearman's correlation, of rows of a set, a score and two sentences."""
-    sentences = sorted({sentence for _, _, *pair in rows for sentence in pair})
-    place = {sentence: number for number, sentence in enumerate(sentences)}
-    vectors = encode(sentences)
-    by_set: dict[str, tuple[list[float], list[float]]] = {}
-    for name, score, one, other in rows:
-        cosines, scores = by_set.setdefault(name, ([], []))
-        cosines.append(float(vectors[place[one]] @ vectors[place[other]]))
-        scores.append(score)
-    return {name: float(np.corrcoef(*map(_ranks, pair))[0, 1]) for name, pair in by_set.items()}
-
-
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    """The rank of each value, of equals their mean."""
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
 
 def interval(differences: np.ndarray) -> tuple[float, float]:

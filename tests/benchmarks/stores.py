@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
-import math
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 K = 10
 OURS = "EPIC, everything"
@@ -24,25 +21,19 @@ _DIMENSION = 256
 _USER = "user"
 
 
-class Peer(Protocol):
-    """Protocol of a store."""
+class Peer:
+    """A store: takes texts in and searches them as its users do."""
 
     def add(self, texts: Sequence[str]) -> None:
-        """Take texts in, as its users do."""
-        ...
+        """Take texts in."""
+        raise NotImplementedError
 
     def search(self, query: str) -> Sequence[str]:
         """Return the texts found, ten at most."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Have everything on disk, if it keeps anything there."""
-        ...
-
-
-class _Written(Peer):
-    def close(self) -> None:
-        """Everything is on disk already, or nothing ever is."""
+        """Have everything on disk; most have it there already, or never."""
 
 
 def encode(texts: Sequence[str]) -> list[list[float]]:
@@ -79,7 +70,7 @@ def _ten_preferences(folder: Path) -> Peer:
     return _Epic(folder, (folder.parent / "preferences.txt").read_text(encoding="utf-8").splitlines())
 
 
-class _Faiss(_Written):
+class _Faiss(Peer):
     def __init__(self, folder: Path) -> None:
         import faiss
 
@@ -101,7 +92,7 @@ class _Faiss(_Written):
         return [self.texts[row] for row in self.index.search(np.array(encode([query]), dtype=np.float32), K)[1][0]]
 
 
-class _Chroma(_Written):
+class _Chroma(Peer):
     def __init__(self, folder: Path) -> None:
         import chromadb
         from chromadb.config import Settings
@@ -120,7 +111,7 @@ class _Chroma(_Written):
         return list(found["documents"][0])
 
 
-class _LanceDB(_Written):
+class _LanceDB(Peer):
     def __init__(self, folder: Path) -> None:
         import lancedb
 
@@ -136,7 +127,7 @@ class _LanceDB(_Written):
         return [row["text"] for row in self.table.search(encode([query])[0]).limit(K).to_list()]
 
 
-class _LangMem(_Written):
+class _LangMem(Peer):
     def __init__(self, folder: Path) -> None:
         from langgraph.store.memory import InMemoryStore
         from langmem import create_manage_memory_tool, create_search_memory_tool
@@ -154,7 +145,7 @@ class _LangMem(_Written):
         return [str(each["value"]["content"]) for each in found]
 
 
-class _LlamaIndexBlock(_Written):
+class _LlamaIndexBlock(Peer):
     def __init__(self, folder: Path) -> None:
         import chromadb
         from chromadb.config import Settings
@@ -252,27 +243,23 @@ class _Mem0Infers(_Mem0):
     infer = True
 
 
-@dataclass(frozen=True)
-class Known:
-    """A peer, the package it is from, and what is imported first."""
+class Known(NamedTuple):
+    """A peer, and the package it is from."""
 
     make: Callable[[Path], Peer]
     package: str
-    module: str
 
 
 PEERS: dict[str, Known] = {
-    OURS: Known(_everything, "epic-memory", "epic_memory.memory"),
-    "EPIC, ten preferences": Known(_ten_preferences, "epic-memory", "epic_memory.memory"),
-    "FAISS flat": Known(_Faiss, "faiss-cpu", "faiss"),
-    "Chroma": Known(_Chroma, "chromadb", "chromadb"),
-    "LanceDB": Known(_LanceDB, "lancedb", "lancedb"),
-    "LangMem": Known(_LangMem, "langmem", "langmem"),
-    "VectorMemoryBlock over Chroma": Known(
-        _LlamaIndexBlock, "llama-index-vector-stores-chroma", "llama_index.vector_stores.chroma"
-    ),
-    "mem0, infer off": Known(_Mem0, "mem0ai", "mem0"),
-    "mem0, infer on, scripted model": Known(_Mem0Infers, "mem0ai", "mem0"),
+    OURS: Known(_everything, "epic-memory"),
+    "EPIC, ten preferences": Known(_ten_preferences, "epic-memory"),
+    "FAISS flat": Known(_Faiss, "faiss-cpu"),
+    "Chroma": Known(_Chroma, "chromadb"),
+    "LanceDB": Known(_LanceDB, "lancedb"),
+    "LangMem": Known(_LangMem, "langmem"),
+    "VectorMemoryBlock over Chroma": Known(_LlamaIndexBlock, "llama-index-vector-stores-chroma"),
+    "mem0, infer off": Known(_Mem0, "mem0ai"),
+    "mem0, infer on, scripted model": Known(_Mem0Infers, "mem0ai"),
 }
 
 
@@ -280,18 +267,13 @@ def measure(name: str, texts: Path, folder: Path) -> dict[str, Any]:
     """Measure one peer in this process, which should be a fresh one.
 
     Returns:
-        Seconds of start and add; median milliseconds of a search, the query's encoding included; bytes on
-        disk; the process's peak of RAM in bytes; share of questions whose evidence was found; calls of a language
-        model while adding, and characters it was sent.
+        Seconds of add; median milliseconds of a search, the query's encoding included; bytes on disk; share of
+        questions whose evidence was found; calls of a language model while adding, and characters it was sent.
     """
-    known = PEERS[name]
     content = json.loads(texts.read_text(encoding="utf-8"))
     # The encoder is the same for all: it is there before the clock starts.
     encode(["warm"])
-    before = peak()
-    importlib.import_module(known.module)
-    imported = time.perf_counter()
-    peer = known.make(folder)
+    peer = PEERS[name].make(folder)
     begun = time.perf_counter()
     peer.add(content["texts"])
     added = time.perf_counter()
@@ -307,24 +289,13 @@ def measure(name: str, texts: Path, folder: Path) -> dict[str, Any]:
     peer.close()
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return {
-        "start": begun - imported,
         "add": added - begun,
         "search": 1000 * statistics.median(taken),
         "bytes": size,
-        "ram": peak() - before,
         "found": sum(found) / len(found) if found else None,
         "calls": calls,
         "characters": characters,
     }
-
-
-def peak() -> float:
-    """Return the most bytes of RAM that this process had; nan on Windows, which does not say."""
-    try:
-        import resource
-    except ImportError:
-        return math.nan
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, jsonl, refused
+from command_line import Epic, jsonl
 from epic_eval.datasets import read_cases, read_data, read_dataset, read_passages
 from epic_eval.journal import read_lines
 from epic_memory import Item
@@ -89,38 +89,17 @@ def test_missing_files_and_odd_lines_are_refused(tmp_path: Path) -> None:
         read_cases(jsonl(tmp_path / "mcq.jsonl", {"preference": "a", "question": "b", "options": ["c"]}))
 
 
-def test_corpora_are_made_of_files_that_the_user_has(tmp_path: Path, epic: Epic) -> None:
-    (tmp_path / "dump" / "AA").mkdir(parents=True)
-    for part in range(2):
-        articles = ({"id": f"{part}{n}", "title": f"T{n}", "text": "A text. " * (n % 3)} for n in range(9))
-        jsonl(tmp_path / "dump" / "AA" / f"wiki_0{part}", *articles)
-    made = tmp_path / "wiki_passages.jsonl"
+def test_a_corpus_is_drawn_by_its_seed_and_long_turns_are_cut(tmp_path: Path, epic: Epic) -> None:
+    made, drawn = tmp_path / "wiki_passages.jsonl", []
+    dump = jsonl(tmp_path / "wiki_00", *({"id": f"{n}", "title": "T", "text": f"Text {n}."} for n in range(30)))
     for seed in ("0", "0", "1"):
-        before = made.read_text(encoding="utf-8") if made.exists() else None
-        given = ("eval", "make-corpus", "wikipedia", str(made), str(tmp_path / "dump"), "--count", "6", "--seed", seed)
+        given = ("eval", "make-corpus", "wikipedia", str(made), str(dump), "--count", "6", "--seed", seed)
         assert epic(*given).code == 0
-        assert before is None or (made.read_text(encoding="utf-8") == before) == (seed == "0")
-    ids = [record["id"] for record in read_lines(made)]
-    assert len(set(ids)) == 6 and not any(int(name[1]) % 3 == 0 for name in ids)  # the others are empty
-    turns = [{"role": ("user", "assistant")[n % 2], "content": f"Turn {n}."} for n in range(12)]
+        drawn.append([record["id"] for record in read_lines(made)])
+    assert drawn[0] == drawn[1] != drawn[2] and len(set(drawn[0])) == 6
     long = {"role": "user", "content": "A sentence of seven words it is. " * 40}
-    chats = jsonl(
-        tmp_path / "chats.jsonl",
-        {"conversation_id": "a", "conversation": turns[:3]},
-        {"conversation_id": "a", "conversation": turns},
-        {"conversation_id": "b", "conversation": [long]},
-    )
+    chats = jsonl(tmp_path / "chats.jsonl", {"conversation_id": "b", "conversation": [long]})
     assert epic("eval", "make-corpus", "lmsys", str(made), str(chats)).code == 0
-    windows = {record["id"]: record["text"].splitlines() for record in read_lines(made)}
-    assert windows["a-0"] == [f"{('user', 'assistant')[n % 2]}: Turn {n}." for n in range(8)]
-    assert windows["a-1"][:3] == ["user: Turn 6.", "assistant: Turn 7.", "user: Turn 8."]
-    assert all(len(" ".join(lines).split()) < 200 for name, lines in windows.items() if name[0] == "b")
-    assert [text for _, text in read_passages(made)] == ["\n".join(lines) for lines in windows.values()]
-    for kind, to, source, part in (
-        ("books", made, chats, "wikipedia, eli5, lmsys"),
-        ("lmsys", tmp_path / "x.jsonl", chats, "passages.jsonl"),
-        ("lmsys", made, tmp_path / "dump" / "AA" / "wiki_00", "conversation"),
-        ("eli5", made, chats, "nothing was found"),
-        ("eli5", made, tmp_path / "none", "cannot be read"),
-    ):
-        refused(epic("eval", "make-corpus", kind, str(to), str(source)), part)
+    texts = [record["text"] for record in read_lines(made)]
+    assert len(texts) > 1 and all(len(text.split()) < 200 for text in texts)
+    assert [text for _, text in read_passages(made)] == texts

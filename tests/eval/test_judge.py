@@ -13,18 +13,10 @@ import pytest
 from epic_eval.agreement import Labelled, agreement, labelled_set
 from epic_eval.asking import ask
 from epic_eval.journal import Journal
-from epic_eval.judge import (
-    CHECKS,
-    Judge,
-    Judged,
-    Judgement,
-    accuracy,
-    majority,
-    outcome,
-    read_check,
-)
+from epic_eval.judge import CHECKS, Judge, Judged, Judgement, accuracy, majority, outcome, read_check
 from epic_memory.errors import InvalidInputError, LMUnavailableError
 from epic_memory.lm import Message
+from epic_memory.lm.client import RetryPolicy
 from scripted import Own
 from tables import table
 
@@ -151,16 +143,11 @@ def test_a_judge_that_fails_is_shown_and_asked_again(tmp_path: Path) -> None:
 
     with Journal(tmp_path / "judged.jsonl") as journal:
         judge = Judge("judge", journal)
-        done = ask(Own(refuse, name="judge"), judge.missing([ANSWER]), journal, patience=patience())
+        once = RetryPolicy(retries=0, backoff=0.0)
+        done = ask(Own(refuse, name="judge"), judge.missing([ANSWER]), journal, patience=once)
         assert done.failures == {"busy": 3}
         assert accuracy([("a", judge.judged(ANSWER))]).failed == 1
         assert str(judge.run(judging(), [ANSWER])).startswith("4 asked")
-
-
-def patience() -> object:
-    from epic_memory.lm.client import RetryPolicy
-
-    return RetryPolicy(retries=0, backoff=0.0)
 
 
 def test_accuracy_is_a_mean_over_personas_with_undecided_ones_both_ways() -> None:
@@ -180,12 +167,10 @@ def answers(right: Callable[[str], str], labelled: Sequence[Labelled]) -> Own:
 
     def answer(messages: Sequence[Message]) -> str:
         check, text = check_of(messages), messages[-1].content
-        found = [
-            c
-            for (said, preference), c in known.items()
-            if _in(said, text) and (check != "violate" or _in(preference, text))
-        ]
-        return json.dumps({"quote": "You said so.", "answer": right(found[0][check])}) if found else '{"answer": "no"}'  # type: ignore[index]
+        for (said, preference), checks in known.items():
+            if _in(said, text) and (check != "violate" or _in(preference, text)):
+                return json.dumps({"quote": "You said so.", "answer": right(checks[check])})  # type: ignore[index]
+        return '{"answer": "no"}'
 
     return Own(answer, name="judge")
 

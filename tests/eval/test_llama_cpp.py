@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, runner
+from command_line import Epic
 from epic_eval.datasets import read_data
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.journal import read_lines
@@ -52,10 +52,7 @@ def url() -> Iterator[str]:
         server.kill()
 
 
-def test_a_real_server_answers_and_judges_and_is_asked_once(
-    tmp_path: Path, url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    epic: Epic = runner(capsys)
+def test_a_real_server_answers_and_judges_and_is_asked_once(tmp_path: Path, url: str, epic: Epic) -> None:
     out = tmp_path / "out"
     retrieval = Retrieval(read_data(tiny_data(tmp_path / "data"), sets=("PrefWiki",)), default_encoder(), out)
     retrieval.ask(["dense"])

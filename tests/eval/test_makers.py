@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Epic, refused, runner
+from command_line import Epic, refused
 from epic_eval.datasets import read_dataset
 from epic_eval.journal import Journal
 from epic_eval.makers import Maker, Pair
@@ -84,8 +84,7 @@ def test_a_maker_stopped_at_random_asks_nothing_twice(tmp_path: Path, seed: int)
         assert Maker(Own(scripted), journal).preferences(["What to eat?", "What to read?"]) == made
 
 
-def test_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    epic: Epic = runner(capsys)
+def test_by_the_command_line(tmp_path: Path, epic: Epic) -> None:
     texts, pairs, people = tmp_path / "texts.txt", tmp_path / "pairs.jsonl", tmp_path / "people.json"
     texts.write_text("\n".join(f"I like thing {n}." for n in range(12)), encoding="utf-8")
 
@@ -98,4 +97,3 @@ def test_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert "1 personas" in epic("eval", "make-personas", str(pairs), str(people), *model).out
         refused(epic("eval", "make-preferences", str(texts), str(pairs), "--conditions", "4", *model), "conditions")
     assert len(read_dataset(people).personas[0].preferences) == 10
-    refused(epic("eval", "make-questions", str(texts), str(pairs)), "--llm")

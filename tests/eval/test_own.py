@@ -97,9 +97,9 @@ def test_a_model_is_judged_with_the_memory_and_without(
         asked = [line for line in done.out.splitlines() if line.startswith("Answered and judged")]
         again = epic("eval", str(memory), str(questions), *model)
         assert "0 asked" not in asked[0] and again.out.count("0 asked") == 2
-        assert [line for line in again.out.splitlines() if line.startswith("with the memory")] == [
-            line for line in done.out.splitlines() if line.startswith("with the memory")
-        ]
+        assert {line.split("  ")[0]: line.split() for line in again.out.splitlines()}["with the memory"] == (
+            rows["with the memory"]
+        )
     refused(epic("eval", str(memory), str(questions), "--llm", "openai:tiny"), "address")
 
 
@@ -117,9 +117,7 @@ def test_a_graph_takes_the_notes_that_a_question_needs() -> None:
 
 def test_right_answers_are_measured_task_by_task(path: Path, tmp_path: Path, epic: Epic) -> None:
     with EpicMemory.open(path, [VEGAN], settings=Settings(coarse=False, fine=False)) as made:
-        made.add(
-            ["My boss is Ines Brandt.", "The flight of Ines Brandt to Amsterdam leaves at 01:40.", "Tea is brewed."]
-        )
+        made.add([BOSS, FLIGHT, "Tea is brewed."])
     asked = jsonl(
         tmp_path / "q.jsonl",
         {"question": FLIES, "answer": "It leaves at 01:40."},
@@ -133,9 +131,8 @@ def test_right_answers_are_measured_task_by_task(path: Path, tmp_path: Path, epi
         return "ines brandt." if "My boss is" in text and "Who" in text else "It never leaves."
 
     with LMServer(reply) as server:
-        done = epic(
-            "eval", str(path), str(asked), "--llm", f"openai:tiny@{server.base_url}", "--out", str(tmp_path / "o")
-        )
+        model = ("--llm", f"openai:tiny@{server.base_url}", "--out", str(tmp_path / "o"))
+        done = epic("eval", str(path), str(asked), *model)
     assert done.code == 0, done.err
     rows = {line.split("  ")[0]: line.split()[-7:] for line in done.out.splitlines()}
     assert rows["with the memory, qa"][2:] == ["1.000"] * 5

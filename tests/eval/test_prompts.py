@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from command_line import Epic, jsonl, refused, runner
+from command_line import Epic, jsonl
 from epic_eval.experiments.prompts import ask, pairs_of, read_notes, shortcomings
 from epic_eval.report import Text
-from epic_memory.errors import InvalidInputError
 from epic_memory.lm import Completion
-from epic_memory.types import Decision, Stance, Verdict
+from epic_memory.types import Stance
 from epic_memory.verification import LMVerifier
-from helpers import HashEncoder
+from helpers import DiscardAll, HashEncoder
 from lm_servers import LMServer, Reply
 from scripted import Script
 
@@ -37,11 +36,6 @@ RECORDS = [
 # Right; with the first sentence as evidence, which is wrong; wrong; on the wrong side.
 SAID = {(SENCHA, TEA): Stance.SUPPORTS, (BAR, TRAINS): Stance.CONFLICTS, (LOAF, TEA): Stance.SUPPORTS}
 SAID |= {(MATCHA, TEA): Stance.SUPPORTS}
-
-
-@pytest.fixture
-def epic(capsys: pytest.CaptureFixture[str]) -> Epic:
-    return runner(capsys)
 
 
 @pytest.fixture
@@ -147,30 +141,5 @@ def test_undecided_notes_count_as_wrong_and_are_asked_about_again(
 
 def test_nothing_fell_short_of_what_is_right(pairs: Path) -> None:
     notes = read_notes(pairs)[2:3]
-    said = ask(_Discarding(), notes, HashEncoder())
+    said = ask(DiscardAll(), notes, HashEncoder())  # type: ignore[arg-type]
     assert shortcomings(notes, said) == [Text("Nothing fell short.")]
-
-
-class _Discarding(LMVerifier):
-    def __init__(self) -> None:
-        super().__init__(Model())
-
-    async def averify(self, candidates: Any) -> AsyncIterator[Verdict]:
-        for _ in candidates:
-            yield Verdict(decision=Decision.DISCARD)
-
-
-@pytest.mark.parametrize(
-    ("record", "said"),
-    [
-        ({"text": "a"}, "line 1 is no labelled note"),
-        ({"text": "a", "pairs": []}, "line 1 has no pairs"),
-        ({"text": "a", "pairs": [{"preference": TEA, "stance": "likes"}]}, "likes"),
-    ],
-)
-def test_a_wrong_file_is_named(record: dict[str, Any], said: str, tmp_path: Path, epic: Epic) -> None:
-    path = jsonl(tmp_path / "pairs.jsonl", record)
-    with pytest.raises(InvalidInputError, match=said):
-        read_notes(path)
-    refused(epic("eval", "prompts", "--pairs", str(path)), said)
-    refused(epic("eval", "prompts", "--llm", "ollama/tiny"), "There is no model")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line import Epic, refused
+from command_line import Epic
 from epic_eval.datasets import Data, Question, read_data
 from epic_eval.metrics import estimate, interval, paired, proxies
 from epic_eval.report import Figure, Report, Table, Text, frontier
@@ -77,24 +77,13 @@ def test_tier_0_prints_the_papers_tables(tmp_path: Path, epic: Epic) -> None:
     options = ("--sets", "PrefRQ", "--arms", arms, "--out", str(out), "--no-tau")
     first = epic("eval", "run", str(folder), *options)
     assert first.code == 0, first.err
-    for table in (
-        "Table 2 by proxy: choice",
-        "label",
-        "Differences to dense",
-        "Table 4",
-        "Table 6",
-        "Table 7",
-        "Note 5",
-    ):
-        assert table in first.out
-    assert "A proxy, not accuracy" in first.out
+    tables = ("Table 2 by proxy: choice", "label", "Differences to dense", "Table 4", "Table 6", "Table 7", "Note 5")
+    assert all(told in first.out for told in (*tables, "A proxy, not accuracy"))
     assert {path.name for path in out.iterdir()} >= {"report.md", "frontier_choice.svg"}
     # Run again, nothing is asked, and the figures are the same.
     again = epic("eval", "run", str(folder), *options)
     assert "questions," not in again.err
     assert again.out.split("Table 2")[1] == first.out.split("Table 2")[1]
-    refused(epic("eval", "run", str(tmp_path / "nowhere"), *options), "no folder")
-    refused(epic("eval", "run", str(folder), "--out", str(out), "--sets", "PrefRQ", "--arms", "x"), "no arm")
 
 
 @pytest.mark.slow

@@ -180,12 +180,8 @@ def test_a_model_elsewhere_answers_and_judges_by_files(out: Path, epic: Epic, tm
     def elsewhere(stage: str, answer: object, *options: str) -> int:
         given = epic("eval", "export-prompts", str(out), str(exported), "--stage", stage, "--model", stage, *options)
         assert given.code == 0
-        prompts = read_lines(exported)
-        lines = []
-        for prompt in prompts:
-            messages = [Message(**message) for message in prompt["messages"]]
-            lines.append({"key": prompt["key"], "answer": answer(messages)})  # type: ignore[operator]
-        jsonl(answered, *lines)
+        prompts = {line["key"]: [Message(**each) for each in line["messages"]] for line in read_lines(exported)}
+        jsonl(answered, *({"key": key, "answer": answer(asked)} for key, asked in prompts.items()))  # type: ignore[operator]
         assert epic("eval", "import-answers", str(out), str(answered), "--stage", stage, "--model", stage).code == 0
         return len(prompts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -15,8 +16,9 @@ from epic_memory import Candidate, EpicMemory, Item, Preference, Settings, Verdi
 from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.lm import lm_of
+from epic_memory.pipeline.coarse_filter import coarse_filter
 from epic_memory.types import Expansion
-from epic_scale import EpicProcessorConfig, build
+from epic_scale import EpicProcessorConfig, build, coarse
 from epic_scale.coarse import CoarseFilter
 from epic_scale.judging import Judge
 from epic_scale.people import People
@@ -58,6 +60,7 @@ def test_everybody_is_judged_as_by_a_memory_of_their_own() -> None:
                     assert verdict_of(mine).decision is one.verdict.decision
     assert sum(each.keep for judgements in found for each in judgements) >= 6
     assert [each.user for each in found[1]] == [None]
+    assert judge().judge([]) == []
 
 
 @pytest.mark.parametrize("language", [None, "en"])
@@ -72,8 +75,6 @@ def test_guidance_is_in_the_language_of_the_settings(language: str | None) -> No
 
 @pytest.mark.parametrize("block", [1, 700, 1 << 24])
 def test_the_bound_lets_everything_through_that_the_filter_does(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    from epic_memory.pipeline.coarse_filter import coarse_filter
-    from epic_scale import coarse
 
     monkeypatch.setattr(coarse, "_BLOCK", block)
     encoder = encoder_of("static")
@@ -158,10 +159,6 @@ def test_what_was_embedded_before_is_not_embedded_again() -> None:
     assert dict(asked.texts) == {"rye": 1} and encoder.encode([]).shape == (0, asked.dimension)
 
 
-def test_nothing_to_judge_is_nothing() -> None:
-    assert judge().judge([]) == []
-
-
 @pytest.mark.parametrize("people", [{"ann": []}, {"": ["I am vegan."]}, {"ann": "I am vegan."}], ids=repr)
 def test_people_without_a_name_or_preferences_are_refused(people: dict[str, list[str]]) -> None:
     with pytest.raises(InvalidInputError):
@@ -184,7 +181,6 @@ def test_a_configuration_that_cannot_be_is_refused(options: dict[str, object], m
 
 
 def test_without_ray_the_error_has_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    import sys
 
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.data", None)

@@ -24,7 +24,7 @@ from epic_memory.storage.store import Store
 from epic_scale import LeaseError, MemoryPool
 from epic_scale.roots import name_of
 from helpers import HashEncoder, KeepAll
-from scripted import Scripted
+from scripted import Scripted, until
 
 TEXT = "red wine from far away"
 SETTINGS = Settings(verifier=KeepAll())
@@ -111,10 +111,7 @@ def test_what_is_idle_is_closed_and_comes_back(pool_of: PoolOf) -> None:
         # The pool's thread looks four times in that time.
         time.sleep(0.5)
         assert len(memory) == 1
-    deadline = time.monotonic() + 30
-    while pool.health().open and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert pool.health().open == 0
+    until(lambda: not pool.health().open)
     with pytest.raises(MemoryClosedError):
         len(memory)
     assert texts(pool, "ann") == [TEXT]
@@ -132,10 +129,8 @@ def test_closing_holds_up_nobody_elses_turn(pool_of: PoolOf, monkeypatch: pytest
     pool = pool_of(max_open=1)
     for user in ("ann", "ben", "cas"):
         fill(pool, user)
-    deadline = time.monotonic() + 30
-    while len(threads) < 2 and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert len(threads) == 2 and threading.current_thread() not in threads
+    until(lambda: len(threads) == 2)
+    assert threading.current_thread() not in threads
 
 
 async def test_turns_of_many_users_at_once(pool_of: PoolOf) -> None:
@@ -230,9 +225,8 @@ def test_a_lease_ends_with_a_killed_process(pool_of: PoolOf, tmp_path: Path) -> 
         "import sys, time; from epic_scale import MemoryPool\n"
         "with MemoryPool(sys.argv[1], encoder='static').get('ann'): print('in', flush=True); time.sleep(600)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "users")], stdout=subprocess.PIPE, env={**os.environ}
-    ) as process:
+    command = [sys.executable, "-c", code, str(tmp_path / "users")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"in\n"
         with pytest.raises(LeaseError), pool_of(encoder="static").get("ann"):
             pass
@@ -252,9 +246,8 @@ def test_a_forked_process_has_no_part_in_leases_and_turns(pool_of: PoolOf, tmp_p
         "        time.sleep(600)\n"
         "    time.sleep(600)"
     )
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "users")], stdout=subprocess.PIPE
-    ) as process:
+    command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "users")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         refused, child = process.stdout.readline().split()
         try:
@@ -327,7 +320,7 @@ def test_forgetting_where_no_open_file_can_be_removed(
     assert not files(tmp_path)
 
 
-def test_limits_of_each_user(pool_of: PoolOf) -> None:
+def test_limits_of_each_user_and_an_error_ends_a_turn(pool_of: PoolOf) -> None:
     budgets = {"ann": 400_000, "ben": 800_000}
     pool = pool_of(settings=lambda user: Settings(verifier=KeepAll(), budget=budgets[user]))
     for user, budget in budgets.items():
@@ -335,7 +328,11 @@ def test_limits_of_each_user(pool_of: PoolOf) -> None:
             assert (memory.settings.budget, memory.namespace) == (budget, user)
     with pytest.raises(KeyError), pool.get("eve"):
         pass
+    with pytest.raises(ZeroDivisionError), pool.get("ann"):
+        _ = 1 / 0
     assert pool.health().in_use == 0
+    with pool.get("ann") as memory:
+        assert memory.settings.budget == budgets["ann"]
 
 
 def test_a_verifier_is_shared_by_those_of_one_language(pool_of: PoolOf) -> None:
@@ -425,19 +422,11 @@ def test_every_user_is_visited_whatever_fails(pool_of: PoolOf, tmp_path: Path) -
     assert copied.done == 2 and copied.failed.keys() == {name_of("cas")}
 
 
-def test_the_memory_in_use_is_found_by_the_users_id(pool_of: PoolOf) -> None:
-    pool = pool_of()
-    with pytest.raises(InvalidInputError, match="under way"):
-        pool.in_use("ann")
-    with pool.get("ann") as memory:
-        assert pool.in_use("ann") is memory
-    with pytest.raises(InvalidInputError, match="under way"):
-        pool.in_use("ann")
-
-
-def test_a_turn_that_reads_finds_its_own_memory(pool_of: PoolOf) -> None:
+def test_the_memory_in_use_is_found_by_the_users_id_and_a_turn_that_reads_finds_its_own(pool_of: PoolOf) -> None:
     pool = pool_of()
     fill(pool, "ann")
+    with pytest.raises(InvalidInputError, match="under way"):
+        pool.in_use("ann")
     with pool.get("ann") as memory:
         with pool.get("ann", read_only=True) as reader:
             assert pool.in_use("ann") is reader
@@ -474,14 +463,6 @@ def test_a_closed_pool_lets_turns_end_and_begins_none(pool_of: PoolOf) -> None:
         len(memory)
     with pool_of().get("ann") as again:
         assert len(again.preferences) == 1
-
-
-def test_an_error_of_a_turn_is_raised_and_ends_it(pool_of: PoolOf) -> None:
-    pool = pool_of()
-    with pytest.raises(ZeroDivisionError), pool.get("ann"):
-        _ = 1 / 0
-    assert pool.health().in_use == 0
-    fill(pool, "ann")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from epic_memory import EpicMemory, Settings
 from epic_memory.errors import StoreError
 from epic_scale import ConflictError, MemoryPool
 from helpers import HashEncoder, KeepAll
-from scripted import Scripted
+from scripted import Scripted, until
 
 fsspec = pytest.importorskip("fsspec")
 from fsspec.implementations.memory import MemoryFileSystem  # noqa: E402 - after it is known to be there
@@ -113,21 +112,19 @@ async def test_a_conflict_swallows_no_cancellation(pool_of: PoolOf, how: str) ->
     assert texts(one) == ["red wine"]
 
 
-async def test_an_interrupted_turn_is_not_taken_for_a_conflict(pool_of: PoolOf) -> None:
+def test_an_interrupted_turn_is_not_taken_for_a_conflict_and_a_new_file_does_not_replace_another(
+    pool_of: PoolOf,
+) -> None:
     one, other = pool_of(), pool_of()
     with pytest.raises(KeyboardInterrupt), one.get("ann") as memory:
         memory.preferences.add("I like blue sea")
         add(other, "red wine")
         raise KeyboardInterrupt
-    assert one.health().conflicts == 1
-
-
-def test_the_second_of_two_new_files_does_not_replace_the_first(pool_of: PoolOf) -> None:
-    one, other = pool_of(), pool_of()
-    with pytest.raises(ConflictError), one.get("ann") as memory:
+    assert one.health().conflicts == 1 and texts(one) == ["red wine"]
+    with pytest.raises(ConflictError), one.get("ben") as memory:
         memory.preferences.add("I like blue sea")
-        add(other, "red wine")
-    assert texts(one) == ["red wine"]
+        add(other, "red wine", "ben")
+    assert texts(one, "ben") == ["red wine"]
 
 
 def test_turns_of_one_machine_share_the_copy_and_each_is_written_back(pool_of: PoolOf) -> None:
@@ -215,17 +212,21 @@ def test_copies_go_with_the_pool_and_backups_come_from_it(pool_of: PoolOf, tmp_p
         assert texts(local, "ben") == ["red wine 1"]
 
 
-def test_what_a_model_answers_after_a_turn_is_written_back_when_the_memory_is_closed(address: str) -> None:
+def judged_later(address: str, lm: Scripted) -> MemoryPool:
+    """Make a pool with a text that a model judges in the background, once it is found."""
     settings = Settings(on_demand="background", aspects="parser", expansions="off")
-    pool = MemoryPool(address, llm=Scripted(), settings=settings)
+    pool = MemoryPool(address, llm=lm, settings=settings)
     seed = EpicMemory(["I love red wine from Portugal."], settings=Settings(namespace="ann", fine=False))
-    seed.add(["A Douro red wine from Portugal with dark fruit.", "Red wine tasting in Lisbon, Portugal."])
+    seed.add(["A Douro red wine from Portugal with dark fruit."])
     pool.put(seed)
+    return pool
+
+
+def test_what_a_model_answers_after_a_turn_is_written_back_when_the_memory_is_closed(address: str) -> None:
+    pool = judged_later(address, Scripted())
     with pool.get("ann") as memory:
         memory.search("Which red wine from Portugal should I buy?")
-    deadline = time.monotonic() + 30
-    while not memory.stats().counts["verdicts"] and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: memory.stats().counts["verdicts"] > 0)
     pool.close()
     with MemoryPool(address) as other, other.get("ann", read_only=True) as found:
         assert found.stats().counts["verdicts"] > 0
@@ -238,11 +239,7 @@ def test_a_verdict_that_comes_after_another_machine_wrote_is_written_nowhere(add
         begun.set()
         assert go_on.wait(60)
 
-    settings = Settings(on_demand="background", aspects="parser", expansions="off")
-    pool = MemoryPool(address, llm=Scripted(hook=slow), settings=settings)
-    seed = EpicMemory(["I love red wine from Portugal."], settings=Settings(namespace="ann", fine=False))
-    seed.add(["A Douro red wine from Portugal with dark fruit."])
-    pool.put(seed)
+    pool = judged_later(address, Scripted(hook=slow))
     with pool.get("ann") as memory:
         memory.search("Which red wine from Portugal should I buy?")
     assert begun.wait(60)

@@ -54,6 +54,11 @@ def written(rows: list[dict[str, Any]], path: Path) -> str:
     return str(path)
 
 
+def people_file(folder: Path) -> str:
+    rows = [{"user": user, "preference": text} for user, texts in PEOPLE.items() for text in texts]
+    return written(rows, folder / "people.jsonl")
+
+
 def content(memory: EpicMemory) -> Content:
     """The entries, by item and preference."""
     entries = memory.file.entries([item.id for item in memory.items()])
@@ -95,15 +100,10 @@ def built(rows: list[dict[str, Any]], people: Any, folder: Path, encoder: Any) -
 
 def test_rows_keep_their_columns_and_an_error_is_one() -> None:
     config = EpicProcessorConfig(preferences=PEOPLE, encoder=SentEncoder(), concurrency=(1, 2), batch_size=8)
-    processor = build_processor(
-        config,
-        preprocess=lambda row: {**row, "text": row["body"]},
-        postprocess=lambda row: {**row, "seen": True},
-    )
-    rows = [{"body": f"{TOPICS[n % 4]} t{n}", "n": n} for n in range(12)] + [
-        {"body": "", "n": 12},
-        {"body": "x", "n": 13},
-    ]
+    named = {"preprocess": lambda row: {**row, "text": row["body"]}, "postprocess": lambda row: {**row, "seen": True}}
+    processor = build_processor(config, **named)  # type: ignore[arg-type]
+    rows = [{"body": f"{TOPICS[n % 4]} t{n}", "n": n} for n in range(12)]
+    rows += [{"body": "", "n": 12}, {"body": "x", "n": 13}]
     found = processor(ray.data.from_items(rows)).take_all()
     assert {row["n"] for row in found} == set(range(14)) and all(row["seen"] for row in found)
     kept = {(row["n"], row["user"], row["preference"]) for row in found if row["keep"]}
@@ -111,9 +111,8 @@ def test_rows_keep_their_columns_and_an_error_is_one() -> None:
         (n, user, text) for user, texts in PEOPLE.items() for text in texts for n in range(12) if TOPICS[n % 4] in text
     }
     one = next(row for row in found if row["keep"])
-    assert (
-        one["stance"] and one["instruction"] and one["score"] > 0 and 0 <= one["confidence"] <= 1 and not one["error"]
-    )
+    assert one["stance"] and one["instruction"] and one["score"] > 0
+    assert 0 <= one["confidence"] <= 1 and not one["error"]
     (broken,) = [row for row in found if row["error"]]
     assert broken["n"] == 12 and "empty" in broken["error"] and broken["user"] is None and not broken["keep"]
     (nobodys,) = [row for row in found if row["n"] == 13]
@@ -122,10 +121,7 @@ def test_rows_keep_their_columns_and_an_error_is_one() -> None:
 
 def test_a_build_is_what_add_makes_and_a_second_one_does_nothing(tmp_path: Path) -> None:
     encoder, rows = encoder_of("static"), chunks(0, 60)
-    people = written(
-        [{"user": user, "preference": text} for user, texts in PEOPLE.items() for text in texts],
-        tmp_path / "people.jsonl",
-    )
+    people = people_file(tmp_path)
     report = built([*rows, {"id": "broken", "text": " ", "metadata": {"source": ""}}], people, tmp_path, encoder)
     expected = by_add(PEOPLE, rows, encoder)
     assert by_build(tmp_path / "sink", encoder) == expected
@@ -144,23 +140,15 @@ def test_only_what_has_changed_is_judged_and_written(tmp_path: Path) -> None:
     rows = [*rows, *chunks(40, 48)]
     rows[0] = {**rows[0], "text": "sea instead of it"}
     rows[2] = {**rows[2], "text": "of interest to nobody"}
-    people = {
-        **PEOPLE,
-        "ben": ["I like trains", "I like the sea"],
-        "../cas": ["I like chess"],
-        "eve": ["I like trains"],
-    }
+    people = PEOPLE | {"ben": ["I like trains", "I like the sea"], "../cas": ["I like chess"]}
+    people["eve"] = ["I like trains"]
     report = built(rows, people, tmp_path, encoder)
     # Who has not changed sees ten new chunks, and the others all of them.
     assert (report.chunks, report.known) == (96, 38)
     expected = by_add(people, rows, encoder)
     assert by_build(tmp_path / "sink", encoder) == expected
     with MemoryPool(tmp_path / "sink" / "users", encoder=encoder, settings=SETTINGS) as pool, pool.get("ben") as memory:
-        assert [one.text for one in memory.preferences] == [
-            "I like trains",
-            "I like gardens",
-            "I like the sea",
-        ]
+        assert [one.text for one in memory.preferences] == ["I like trains", "I like gardens", "I like the sea"]
 
 
 def test_a_chunk_that_goes_back_to_an_earlier_version_is_the_earlier_one(tmp_path: Path) -> None:
@@ -213,10 +201,7 @@ def test_a_build_survives_its_workers(tmp_path: Path) -> None:
 def test_a_build_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     rows = chunks(0, 64)
     corpus = written(rows, tmp_path / "corpus.jsonl")
-    people = written(
-        [{"user": user, "preference": text} for user, texts in PEOPLE.items() for text in texts],
-        tmp_path / "people.jsonl",
-    )
+    people = people_file(tmp_path)
     command = [sys.executable, "-m", "dying", corpus, people, str(tmp_path / "sink"), str(tmp_path / "mark")]
     ended = subprocess.run(command, capture_output=True, check=False, cwd=SUPPORT)
     assert ended.returncode == -9, ended.stderr.decode()[-2000:]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from command_line import jsonl
+from tables import table
 
 VEGAN = "I follow a vegan diet and avoid all meat."
 TRAINS = "I prefer trains and refuse to fly."
@@ -16,20 +17,8 @@ _QUESTIONS = {
     TRAINS: "How should I travel to Vienna?",
     QUIET: "Where should I spend the weekend?",
 }
-OPTIONS = {
-    VEGAN: [
-        "Cook a vegan stew of lentils and carrots for dinner.",
-        "Grill a steak of beef with butter for dinner.",
-        "Roast a chicken with bacon for dinner.",
-        "Fry salmon in cream for dinner.",
-    ],
-    TRAINS: [
-        "Take the night train to Vienna.",
-        "Fly to Vienna with the morning plane.",
-        "Book a flight to Vienna by way of Munich.",
-        "Rent a private plane to Vienna.",
-    ],
-}
+OPTIONS = {VEGAN: table(__file__, "VEGAN"), TRAINS: table(__file__, "TRAINS")}
+"""Options by preference; the first of each follows it."""
 _SUBJECTS = ("bridges", "beetles", "poets", "volcanoes", "looms", "tides", "maps", "bells")
 
 

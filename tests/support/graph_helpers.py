@@ -117,16 +117,11 @@ def found(graph: GraphMemory, query: str, k: int = 50, **options: Any) -> dict[s
 
 def seen(graph: GraphMemory) -> dict[str, Any]:
     """All that can be seen of a graph, in no particular order."""
-    ids = [item.id for item in graph.memory.items()]
-    return {
+    return exactly(graph) | {
         "hits": {query: found(graph, query) for query in QUERIES},
         "linked": {query: {name for name, _ in graph.search(query).entities} for query in QUERIES},
         "entities": set(graph.entities()),
-        "of items": {item_id: graph.entities(item_id) for item_id in ids},
-        "facts": {item_id: graph.facts(item_id) for item_id in ids},
         "neighbours": {name: {each.name: each.weight for each in graph.neighbours(name)} for name in graph.entities()},
-        "counts": graph.counts(),
-        "failures": graph.failures(),
     }
 
 

@@ -70,6 +70,14 @@ class ScriptedLLM(LLM):
             raise answer
         return answer if isinstance(answer, ChatResponse) else ChatResponse(message=_said(answer))
 
+    def _parts(self, messages: Sequence[ChatMessage], settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        """The next answer as it grows, with each new part."""
+        text = ""
+        for number, word in enumerate((self.respond(messages, settings).message.content or "").split(" ")):
+            delta = f" {word}" if number else word
+            text += delta
+            yield text, delta
+
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         self.threads.add(threading.get_ident())
@@ -82,21 +90,13 @@ class ScriptedLLM(LLM):
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        def gen() -> ChatResponseGen:
-            text = ""
-            for delta in _words(self.respond(messages, kwargs)):
-                text += delta
-                yield ChatResponse(message=_said(text), delta=delta)
-
-        return gen()
+        return (ChatResponse(message=_said(text), delta=delta) for text, delta in self._parts(messages, kwargs))
 
     @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         async def gen() -> ChatResponseAsyncGen:
-            text = ""
-            for delta in _words(self.respond(messages, kwargs)):
+            for text, delta in self._parts(messages, kwargs):
                 await asyncio.sleep(0)
-                text += delta
                 yield ChatResponse(message=_said(text), delta=delta)
 
         return gen()
@@ -113,21 +113,14 @@ class ScriptedLLM(LLM):
 
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        def gen() -> CompletionResponseGen:
-            text = ""
-            for delta in _words(self.respond([ChatMessage(prompt)], kwargs)):
-                text += delta
-                yield CompletionResponse(text=text, delta=delta)
-
-        return gen()
+        parts = self._parts([ChatMessage(prompt)], kwargs)
+        return (CompletionResponse(text=text, delta=delta) for text, delta in parts)
 
     @llm_completion_callback()
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
         async def gen() -> CompletionResponseAsyncGen:
-            text = ""
-            for delta in _words(self.respond([ChatMessage(prompt)], kwargs)):
+            for text, delta in self._parts([ChatMessage(prompt)], kwargs):
                 await asyncio.sleep(0)
-                text += delta
                 yield CompletionResponse(text=text, delta=delta)
 
         return gen()
@@ -135,11 +128,6 @@ class ScriptedLLM(LLM):
 
 def _said(text: str) -> ChatMessage:
     return ChatMessage(role="assistant", content=text)
-
-
-def _words(response: ChatResponse) -> list[str]:
-    first, *rest = (response.message.content or "").split(" ")
-    return [first, *(f" {word}" for word in rest)]
 
 
 class SyncEmbedding(BaseEmbedding):

@@ -343,7 +343,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(_OpenAI.error(f"Incorrect API key provided: {given}."), 401)
         return True
 
-    def _chat(self, protocol: type[_Protocol], request: Json) -> None:
+    def _chat(self, protocol: _Protocol, request: Json) -> None:
         streaming = request.get("stream", protocol.streams_by_default)
         # The last part is sent when the chat no longer counts: its end may be the beginning of the next one.
         with self.server.models.under_way():
@@ -376,7 +376,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(parts[0])
 
     @staticmethod
-    def _parts(protocol: type[_Protocol], reply: Reply, request: Json) -> list[bytes]:
+    def _parts(protocol: _Protocol, reply: Reply, request: Json) -> list[bytes]:
         """What the body consists of."""
         if reply.status >= 400:
             return [json.dumps(protocol.error(reply.text)).encode()]
@@ -407,33 +407,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-class _Protocol:
-    """How requests are answered: in one piece, or as a stream of parts."""
-
-    streamed: str
-    streams_by_default: bool
-
-    @staticmethod
-    def error(said: str) -> Json:
-        raise NotImplementedError
-
-    @staticmethod
-    def unknown(model: str) -> str:
-        raise NotImplementedError
-
-    @staticmethod
-    def line(part: Json | str) -> bytes:
-        raise NotImplementedError
-
-    @classmethod
-    def whole(cls, reply: Reply, request: Json) -> Json:
-        raise NotImplementedError
-
-    @classmethod
-    def stream(cls, reply: Reply, request: Json) -> Iterable[Json | str]:
-        raise NotImplementedError
-
-
 def _counts(reply: Reply, request: Json) -> tuple[int, int]:
     prompt, completion = reply.prompt_tokens, reply.completion_tokens
     if prompt is None:
@@ -448,7 +421,7 @@ def _logprobs(tokens: Iterable[tuple[str, float]]) -> list[Json]:
     ]
 
 
-class _Ollama(_Protocol):
+class _Ollama:
     streamed = "application/x-ndjson"
     streams_by_default = True
 
@@ -494,8 +467,7 @@ class _Ollama(_Protocol):
         return {"done": True, "done_reason": reason, "prompt_eval_count": prompt, "eval_count": completion}
 
 
-class _OpenAI(_Protocol):
-    streamed = "text/event-stream"
+class _OpenAI:
     streams_by_default = False
 
     @staticmethod
@@ -505,10 +477,6 @@ class _OpenAI(_Protocol):
     @staticmethod
     def unknown(model: str) -> str:
         return f"The model `{model}` does not exist."
-
-    @staticmethod
-    def line(part: Json | str) -> bytes:
-        return f"data: {part if isinstance(part, str) else json.dumps(part)}\n\n".encode()
 
     @classmethod
     def whole(cls, reply: Reply, request: Json) -> Json:
@@ -542,7 +510,9 @@ class _OpenAI(_Protocol):
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-_PROTOCOLS: dict[str, type[_Protocol]] = {"/api/chat": _Ollama, "/v1/chat/completions": _OpenAI}
+_Protocol: TypeAlias = "type[_Ollama] | type[_OpenAI]"
+"""How requests are answered: in one piece, or as a stream of parts."""
+_PROTOCOLS: dict[str, _Protocol] = {"/api/chat": _Ollama, "/v1/chat/completions": _OpenAI}
 
 
 @contextmanager

@@ -4,8 +4,7 @@ With ten bits, a vector's largest component becomes level 511 and the others are
 1.25 bytes a component instead of the 4 of float32. With four bits (`small=True`) the vector is first rotated, which
 spreads large components over all others, and each component is rounded to one of 16 levels, the best ones for normally
 distributed numbers: half a byte. Reading normalises, so no scale is stored; the length of a code tells which of the two
-it is. `tests/benchmarks/bench_codes.py` compares them with other codes by their bytes and by how much worse a search
-becomes.
+it is.
 """
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     forget_environment(monkeypatch)
     monkeypatch.delenv("EPIC_LLM_KEY", raising=False)
     monkeypatch.chdir(tmp_path)
+    for home in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(home, str(tmp_path))
     return runner(capsys)
 
 

@@ -105,7 +105,6 @@ def test_what_cannot_be_is_refused_and_changes_nothing(epic: Epic, memory_file: 
     if not row.get("new"):
         shutil.copy(memory_file, "me.epic")
     before = {file: file.read_bytes() for file in Path().rglob("*") if file.is_file() and file.suffix != ".epic"}
-
     refused(epic(*row["run"]), *row["refused"])
     if row.get("new"):
         assert not [*Path().rglob("*.epic")] and not Path("nowhere").exists()
@@ -117,7 +116,6 @@ def test_what_cannot_be_is_refused_and_changes_nothing(epic: Epic, memory_file: 
 @pytest.mark.parametrize("row", [row for row in COMMANDS if "shows" in row], ids=lambda row: " ".join(row["run"])[:99])
 def test_what_a_command_shows_and_leaves(built: Epic, row: dict[str, Any]) -> None:
     result = built(*row["run"])
-
     assert result.code == 0
     assert all(part in result.out for part in row["shows"]) and not any(part in result.out for part in row["lacks"])
     assert (listed(built), held()) == (row["listed"], set(row["held"]))
@@ -129,7 +127,6 @@ def test_what_a_command_shows_and_leaves(built: Epic, row: dict[str, Any]) -> No
 @pytest.mark.slow
 def test_the_demo_can_keep_its_memory_and_be_run_again(epic: Epic) -> None:
     first, second = epic("demo", "--out", "demo.epic"), epic("demo", "--out", "demo.epic")
-
     assert (first.code, second.code) == (0, 0)
     assert len(held("demo.epic")) > 0
     assert epic("stats", "demo.epic").code == 0
@@ -138,40 +135,9 @@ def test_the_demo_can_keep_its_memory_and_be_run_again(epic: Epic) -> None:
 # build
 
 
-def test_only_what_has_a_tag_is_found(epic: Epic) -> None:
-    jsonl(Path("corpus.jsonl"), {"text": CASINO, "metadata": {"topic": "travel"}}, {"text": VEGAN})
-    built = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--tags", "corpus.jsonl")
-    assert built.code == 0, built.err
-    question = ("ask", "me.epic", "A vegan diet, or a hotel with a casino?", "--all")
-    for tags, found in (
-        ((), 2),
-        (("topic=travel",), 1),
-        (("topic=Casino",), 1),
-        (("entity=desert inn",), 1),
-        (("entity=Desert Inn", "topic=honey"), 0),
-        (("source=corpus.jsonl",), 2),
-    ):
-        out = epic(*question, *(part for tag in tags for part in ("--tag", tag))).out
-        assert sum(line[:2] in ("1.", "2.") for line in out.splitlines()) == found, (tags, out)
-    refused(epic(*question, "--tag", "travel"), "NAME=VALUE")
-
-
-def test_build_reads_notes_corpora_and_chat_logs_and_reports(epic: Epic) -> None:
-    result = epic("build", "--preferences", "prefs.txt", "--out", "me.epic", "notes/", "corpus.jsonl", "chat.jsonl")
-
-    assert result.code == 0
-    assert re.search(r"seen +5\b", result.out)
-    assert "me.epic: 4 items" in result.out
-    assert held() == {"casino", "vegan", "notes/a.md", "chat.jsonl#0"}
-    with EpicMemory.open("me.epic") as memory:
-        written = {item.metadata["source"]: item.metadata["origin"] for item in memory.items()}
-    assert written == {"corpus.jsonl": "page", "notes/a.md": "user", "chat.jsonl": "user"}
-
-
 def test_a_terminal_gets_a_progress_bar_unless_it_shall_be_quiet(epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
     build = ("build", "--preferences", "prefs.txt", "corpus.jsonl", "--out")
     add = ("preferences", "a.epic", "add")
-
     assert epic(*build, "a.epic").err == epic(*add, "I love trains.").err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert "3/3 [" in epic(*build, "b.epic").err
@@ -179,39 +145,9 @@ def test_a_terminal_gets_a_progress_bar_unless_it_shall_be_quiet(epic: Epic, mon
     assert "items/s" in epic(*add, "I avoid fish.").err
 
 
-def test_a_threshold_can_be_chosen(epic: Epic) -> None:
-    common = ("build", "--preferences", "prefs.txt", "--quiet", "corpus.jsonl")
-
-    assert "0 passed" in epic(*common, "--out", "a.epic", "--tau", "1").out
-    assert "3 passed" in epic(*common, "--out", "b.epic", "--tau", "-1").out
-
-
-def test_other_preferences_need_sync(built: Epic) -> None:
-    Path("prefs.txt").write_text(PREFERENCES[0] + "\nI love trains.\n", encoding="utf-8")
-    command = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "corpus.jsonl")
-
-    refused(built(*command), "only in the file: I follow a strict vegan diet.", "only given: I love trains.", "--sync")
-    assert PREFERENCES[1] in built("preferences", "me.epic", "list").out
-    assert built(*command, "--sync").code == 0
-    assert held() == {"casino"}
-    assert "I love trains." in built("preferences", "me.epic", "list").out
-
-
-@pytest.mark.parametrize("content", ["{broken\n", '{"text": "a", "metadata": {"k": NaN}}\n'])
-def test_a_build_of_which_nothing_can_be_read_leaves_no_new_file(epic: Epic, content: str) -> None:
-    Path("broken.jsonl").write_text(content, encoding="utf-8")
-    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "broken.jsonl")
-
-    refused(epic(*build), "broken.jsonl, line 1", "Nothing could be read")
-    assert not Path("me.epic").exists()
-    refused(epic(*build, "corpus.jsonl"), "broken.jsonl, line 1", "all of the sources but")
-    assert held() == {"casino", "vegan"}
-
-
 @unprivileged
 def test_a_folder_without_permission_is_named(epic: Epic) -> None:
     Path("locked").mkdir(mode=0o555)
-
     refused(
         epic("build", "--preferences", "prefs.txt", "--out", "locked/me.epic", "--quiet", "corpus.jsonl"),
         "locked",
@@ -230,7 +166,6 @@ def typed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 def test_add_reads_standard_input_and_cuts_it_as_a_note(built: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
     typed(monkeypatch, (" ".join(f"The hotel {n} has an on-site casino." for n in range(40))).encode())
     added = built("add", "me.epic", "-", "A vegan diet needs beans.")
-
     assert re.search(r"^seen +4$", added.out, re.M), added.err
     assert len(held()) == 6
     typed(monkeypatch, b"I work night shifts.\n\nMy sister is called Ines.\n")
@@ -255,7 +190,6 @@ def test_ask_shows_the_item_and_the_reason_and_with_verbose_the_figures_and_a_lo
     result = built("ask", "me.epic", "Which hotel should I book?", "-k", "1")
     reason = "kept because it is about hotels and on-site casinos, and you avoid hotels with on-site casinos"
     assert result == (0, f"1. casino\n   {CASINO}\n   ✗ {reason}; it goes against that\n\n", "")
-
     result = built("ask", "me.epic", "Which hotel should I book?", "-k", "1", "-v")
     assert re.search(r"^1\. casino  -?\d\.\d+$", result.out, re.M)
     assert f"[conflicts] {PREFERENCES[0]} (similarity 0." in result.out
@@ -265,21 +199,8 @@ def test_ask_shows_the_item_and_the_reason_and_with_verbose_the_figures_and_a_lo
 def test_ask_without_a_question_reads_some_until_an_empty_line(built: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("Which hotel should I book?\nA vegan diet?\n\nnever asked\n"))
     result = built("ask", "me.epic", "-k", "1")
-
     assert result.code == 0
     assert re.findall(r"^1\. (\w+)$", result.out, re.M) == ["casino", "vegan"]
-
-
-def test_ask_context_prints_what_a_model_is_given(built: Epic) -> None:
-    result = built("ask", "me.epic", "Which hotel fits a vegan?", "--context")
-
-    told, documents = result.out.split("\n\nDocument 1:\nInterpretation Guidance:\n")
-    assert told.startswith("The user's preferences, the most relevant first:\n")
-    assert sorted(told.splitlines()[1:]) == [f"- {preference}" for preference in PREFERENCES]
-    assert documents
-    assert f"Content:\n{CASINO}" in result.out
-    assert "Document 2:" in result.out
-    assert "Steer clear" in result.out
 
 
 # stats, explain, retry
@@ -288,7 +209,6 @@ def test_ask_context_prints_what_a_model_is_given(built: Epic) -> None:
 def test_stats_counts_and_weighs_each_part(built: Epic) -> None:
     result = built("stats", "me.epic")
     sizes = {name: int(size) for name, size in re.findall(r"^(\w+) +(\d+) bytes +[\d.]+ MB", result.out, re.M)}
-
     assert re.search(r"^items +2$", result.out, re.M)
     assert json.loads(built("stats", "me.epic", "--json").out)["bytes"] == sizes
     parts = "documents index instructions preferences verdicts ledger graph rest total"
@@ -297,56 +217,7 @@ def test_stats_counts_and_weighs_each_part(built: Epic) -> None:
     assert sizes["total"] == Path("me.epic").stat().st_size
 
 
-def test_explain_says_why_an_item_is_held_or_was_not_kept(built: Epic) -> None:
-    said = built("explain", "me.epic", "vegan").out
-    assert VEGAN in said and "kept because it is about vegan diet, and you follow a strict vegan diet" in said
-    said = built("explain", "me.epic", "vegan", "--verbose").out
-    for part in (VEGAN, PREFERENCES[1], "similarity", "stance", "confidence", "rationale", "instruction"):
-        assert part in said
-    build = ("build", "--preferences", "prefs.txt", "--out", "none.epic", "--quiet", "--reserve", "0", "corpus.jsonl")
-    assert built(*build).code == 0
-    for file, where in (("me.epic", "In the light tier"), ("none.epic", "Not held")):
-        said = built("explain", file, "corpus.jsonl:3").out
-        assert all(part in said for part in ("square root", where, "coarse filter", "tau", "imilarity"))
-
-
-def test_explain_says_why_a_text_of_the_light_tier_was_not_kept(epic: Epic) -> None:
-    # Five of them: not all of their reasons are on record.
-    texts = [f"{NOISE} Note {number}." for number in range(5)]
-    jsonl(Path("noise.jsonl"), *({"text": text, "id": f"n{number}"} for number, text in enumerate(texts)))
-    build = ("build", "--preferences", "prefs.txt", "--out", "me.epic", "--quiet", "--reserve", "1 MB", "noise.jsonl")
-    assert epic(*build).code == 0
-    for number, text in enumerate(texts):
-        said = epic("explain", "me.epic", f"n{number}").out
-        assert text in said and "kept for its text only: coarse filter: below tau 0.250 (similarity " in said
-        assert f"with '{PREFERENCES[0]}')" in said or f"with '{PREFERENCES[1]}')" in said
-
-    epic("note", "me.epic", "I work night shifts.")
-    (fact,) = json.loads(epic("facts", "me.epic", "--json").out)["facts"]
-    assert "A fact of the user" in epic("explain", "me.epic", fact["id"]).out
-
-
-def test_why_not_says_why_a_text_that_is_not_held_would_not_be_kept(built: Epic) -> None:
-    assert "not be kept: coarse filter: below tau 0.250" in built("why-not", "me.epic", "Pay the rent on Friday.").out
-    assert "it would be kept" in built("why-not", "me.epic", "The Palms is a place with an on-site casino.").out
-    for preference in PREFERENCES:
-        built("preferences", "me.epic", "remove", preference)
-    assert "there is no preference" in built("why-not", "me.epic", "Pay the rent on Friday.").out
-
-
 # preferences
-
-
-def test_without_preferences_nothing_is_kept_but_all_else_works(built: Epic) -> None:
-    for preference in PREFERENCES:
-        built("preferences", "me.epic", "remove", preference)
-
-    assert re.search(r"light tier +1\b", built("build", "--out", "me.epic", "--quiet", "notes").out)
-    without = ("build", "--out", "me.epic", "--quiet", "--reserve", "0", "chat.jsonl")
-    refused(built(*without), "no preferences")
-    assert built("preferences", "me.epic").out == "It has no preferences.\n"
-    assert built("ask", "me.epic", "hotel").code == 0
-    assert built("stats", "me.epic").code == 0
 
 
 # the file
@@ -355,7 +226,6 @@ def test_without_preferences_nothing_is_kept_but_all_else_works(built: Epic) -> 
 @pytest.mark.parametrize("length", [0, 5000])
 def test_a_damaged_file_is_refused_and_left_alone(built: Epic, length: int) -> None:
     Path("me.epic").write_bytes(Path("me.epic").read_bytes()[:length])
-
     refused(built("stats", "me.epic"), "me.epic")
     assert Path("me.epic").stat().st_size == length
 
@@ -378,7 +248,6 @@ def test_a_terminal_that_cannot_show_a_script_still_gets_an_answer(
 @pytest.mark.parametrize("module", ["epic_apps", "epic_apps.cli.main"])
 def test_a_module_ends_with_the_code_of_its_command(tmp_path: Path, module: str) -> None:
     done = subprocess.run([sys.executable, "-m", module, "fly"], cwd=tmp_path, capture_output=True, check=False)
-
     assert (done.returncode, done.stdout) == (2, b"")
 
 
@@ -396,7 +265,6 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, command: list[str])
         check=False,
     )
     os.close(writing)
-
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -407,7 +275,6 @@ def test_ctrl_c_while_asking_ends_with_130(built: Epic, monkeypatch: pytest.Monk
     with monkeypatch.context() as patched:
         patched.setattr(EpicMemory, "search", stop)
         result = built("ask", "me.epic", "hotel")
-
     assert result.code == 130
     assert "Traceback" not in result.err
     assert held() == {"casino", "vegan"}

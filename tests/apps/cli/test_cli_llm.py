@@ -87,7 +87,6 @@ def pending() -> int:
 
 def test_build_asks_the_model_and_reports_its_calls(epic: Epic, server: LMServer, said: Script, llm: list[str]) -> None:
     result = epic(*BUILD, *llm)
-
     assert (result.code, result.err) == (0, "")
     assert server.calls == 1 + len(PREFERENCES) and said.read == PREFERENCES and server.most_at_once == 1
     assert "2 preferences read by the model, 0 not (2 calls)" in result.out
@@ -121,12 +120,10 @@ def test_a_server_that_hangs_leaves_the_items_waiting(
 ) -> None:
     server.answer = lambda request: Reply(delay=60.0)
     result = epic(*BUILD, *llm, "--timeout", "0.1")
-
     assert result.code == 0
     assert re.search(rf"^undecided +{PASSED} ", result.out, re.M)
     assert "in time" in result.out
     assert pending() == PASSED
-
     server.answer = lambda request: said(request["messages"])
     retried = epic("retry", "me.epic", *llm)
     assert retried.code == 0
@@ -174,7 +171,6 @@ def test_a_memory_that_is_there_stays_as_it_is_without_a_server(epic: Epic, serv
     epic(*BUILD, *llm)
     before = Path("me.epic").read_bytes()
     server.stop()
-
     for command in (
         ["build", "--out", "me.epic", "--quiet", "corpus.jsonl"],
         ["retry", "me.epic"],
@@ -198,7 +194,6 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
     asked = epic("ask", "me.epic", "Which hotel should I book?").out
     assert "Nothing in this memory yet." not in asked
     assert f"{PASSED} items to be verified" in asked and "epic retry me.epic --llm MODEL" in asked
-
     server.answer = lambda request: said(request["messages"])
     retried = epic("retry", "me.epic", *llm)
     assert retried.code == 0
@@ -209,7 +204,6 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
 
 def test_commands_that_ask_no_model_take_no_model(epic: Epic, llm: list[str]) -> None:
     epic(*BUILD, *llm)
-
     for command in (["list", "me.epic"], ["stats", "me.epic"], ["explain", "me.epic", "vegan"]):
         refused(epic(*command, *llm), "--llm")
 
@@ -226,7 +220,6 @@ def keyed(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_the_key_is_sent_and_not_shown(epic: Epic, server: LMServer, keyed: list[str]) -> None:
     result = epic(*BUILD, *keyed)
-
     assert result.code == 0
     assert right()
     assert {request.headers.get("Authorization") for request in server.requests} == {f"Bearer {KEY}"}
@@ -240,7 +233,6 @@ def test_the_key_is_not_shown_when_the_server_repeats_it(epic: Epic, server: LMS
     assert "failed for ***" in built.out
     server.api_key = "sk-another"
     refusal = epic("retry", "me.epic", *keyed)
-
     refused(refusal, "refuses this key")
     shown = [built.out, built.err, refusal.out, refusal.err, *(epic("explain", "me.epic", name).out for name in TEXTS)]
     assert KEY not in "".join(shown)
@@ -253,7 +245,6 @@ def test_a_key_that_cannot_be_sent_is_not_shown(
 ) -> None:
     monkeypatch.setenv("EPIC_LLM_KEY", key)
     result = epic(*BUILD, *keyed)
-
     refused(result, "key")
     assert key not in result.err
     assert server.requests == []
@@ -299,13 +290,11 @@ def test_ctrl_c_keeps_what_was_decided_and_the_next_run_goes_on(
             _, err = process.communicate(timeout=300)
         finally:
             process.kill()
-
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "run it again" in err
     kept = {name for name, _ in entries(*MANY)}
     assert kept and kept < set(MANY)
-
     server.answer = lambda request: said(request["messages"])
     before = len(said.asked)
     result = epic(*command)

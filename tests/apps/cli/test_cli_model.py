@@ -61,7 +61,6 @@ def test_the_model_does_what_a_command_can_use_it_for(
 ) -> None:
     words = {"WHICH": "Which stew of beans should I cook?", "RENT": "My rent is 900 euros.", "VEGAN": "I eat no meat."}
     result = epic(*(words.get(word, word) for word in command.split()), *llm)
-
     assert (result.code, result.err) == (0, "")
     assert shown in result.out
     assert kind in mind.kinds and set(mind.answered.values()) == {1}
@@ -96,7 +95,6 @@ def test_what_is_over_the_budget_waits_and_is_shown(epic: Epic, mind: Mind, llm:
     assert found is not None
     for shown in ("2 calls, ", " tokens today, of 2 calls a day", f"{found[1]} items to be verified"):
         assert shown in epic("stats", "new.epic").out
-
     again = epic("retry", "new.epic", *llm, "--model-budget", "2")
     assert again.code == 0 and mind.asked == 2 and f": {found[1]} items" in again.out
     rest = epic("retry", "new.epic", *llm, "--model-budget", "100_000 tokens")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import Epic, refused
+from command_line import Epic
 from epic_apps.cli.options import ENCODERS, MODELS
 from epic_apps.cli.reasons import marked, second_person
 from epic_memory import EpicMemory, Item, Stance
@@ -35,36 +34,10 @@ def epic(terminal: Epic) -> Epic:
 @pytest.mark.parametrize(("command", "key"), table(__file__, "what_a_command_prints_is_json_if_that_is_asked_for"))
 def test_what_a_command_prints_is_json_if_that_is_asked_for(epic: Epic, command: str, key: str | None) -> None:
     result = epic(*("I like \x1b[31mtea." if word == "TEXT" else word for word in command.split()), "--json")
-
     assert result.code == 0, result.err
     printed = json.loads(result.out)
     assert isinstance(printed, list) if key is None else key in printed
     assert result.out.isascii() and "\x1b" not in result.out
-
-
-def test_add_list_explain_and_namespaces(epic: Epic) -> None:
-    added = epic("add", "me.epic", "The Palms is a hotel with a casino.", "Water is wet.")
-    listed = epic("list", "me.epic").out
-
-    assert re.search(r"^seen +2$", added.out, re.M) and "me.epic: 2 items" in added.out
-    assert re.search(r"^inn +The Desert Inn is a hotel with a casino\. +I avoid hotels with casinos\.$", listed, re.M)
-    assert re.search(r"^note +The square root of two is no fraction\. +its text only", listed, re.M)
-    assert epic("list", "me.epic", "-n", "1").out.rstrip().endswith("The newest 1 of 4 items; --limit 0 lists all.")
-    shown = epic("explain", "me.epic", "inn").out
-    assert TEXTS["inn"] in shown and re.search(r"^place +inn", shown, re.M)
-    assert epic("add", "me.epic", "--namespace", "other", "Tea.").code == 0
-    assert epic("namespaces", "me.epic").out == "default\nother\n"
-
-
-@pytest.mark.parametrize("command", ["explain", "forget"])
-def test_an_unknown_id_is_answered_with_those_like_it(epic: Epic, command: str) -> None:
-    refused(epic(command, "me.epic", "in"), "Did you mean inn?")
-    refused(epic(command, "me.epic", "nothing-like-it"), "nothing-like-it")
-
-
-def test_an_unknown_id_among_known_ones_is_the_one_that_is_named(epic: Epic) -> None:
-    refused(epic("forget", "me.epic", "inn", "not"), "Did you mean note?")
-    assert epic("explain", "me.epic", "inn").code == 0
 
 
 def test_colour_is_for_a_terminal_that_wants_it(

@@ -59,7 +59,6 @@ def test_a_folder_is_one_folder_however_it_is_named(build: Build, tmp_path: Path
     Path("elsewhere").mkdir()
     Path("elsewhere/link").symlink_to(tmp_path, target_is_directory=True)
     Path("notes/again.md").symlink_to(tmp_path / "notes/palms.md")
-
     assert build("notes")["report"]["seen"] == 2
     for sources, start in (
         (["."], "notes"),
@@ -72,60 +71,6 @@ def test_a_folder_is_one_folder_however_it_is_named(build: Build, tmp_path: Path
         report = build(*sources, start=start)["report"]
         assert report["seen"] == report["duplicates"] > 0, sources
     assert held() == BOTH
-
-
-def test_what_is_around_a_known_folder_gets_names_of_its_own(build: Build) -> None:
-    build("notes/home")
-    write("home/rent.md", "Another home.")
-    build("notes", "home")
-
-    assert held() == {"home/rent.md": RENT, "notes/palms.md": PALMS, "home-2/rent.md": "Another home."}
-    build("home", "notes")
-    assert len(held()) == 3
-
-
-def test_an_edited_note_replaces_its_earlier_version(build: Build) -> None:
-    build("notes")
-    long = " ".join(f"The hotel {number} has a casino." for number in range(40))
-    for text, pieces in ((long, 3), ("Oslo has hotels.", 1), ("# One\n\nA casino.\n\n# Two\n\nA hotel.", 2), ("", 0)):
-        write("notes/palms.md", text)
-        report = build("notes")
-        assert report["gone"] == []
-        now = held()
-        assert now.pop("notes/home/rent.md") == RENT
-        assert len(now) == pieces
-        assert all(name.startswith("notes/palms.md") for name in now)
-
-
-def test_lines_and_turns_that_are_gone_leave(build: Build) -> None:
-    jsonl(Path("c.jsonl"), *({"text": f"The hotel {number} has a casino."} for number in range(3)))
-    jsonl(Path("chat.jsonl"), *({"role": "user", "content": f"Turn {number}."} for number in range(12)))
-    build("c.jsonl", "chat.jsonl")
-    assert len(held()) == 5
-    jsonl(Path("c.jsonl"), {"text": "The hotel 0 has a casino."})
-    jsonl(Path("chat.jsonl"), {"role": "user", "content": "Turn 0."})
-    build("c.jsonl", "chat.jsonl")
-
-    assert held() == {"c.jsonl:1": "The hotel 0 has a casino.", "chat.jsonl#0": "user: Turn 0."}
-
-
-def test_a_deleted_note_is_reported_and_leaves(build: Build, terminal: Epic) -> None:
-    build("notes")
-    build("other/notes")
-    Path("notes/palms.md").unlink()
-    assert build("other")["gone"] == []
-    assert len(held()) == 3
-
-    build_again = terminal("build", "--out", "me.epic", "notes")
-    assert "notes/palms.md is gone, and its items left the memory" in build_again.out
-    assert held() == {"notes/home/rent.md": RENT, "notes-2/palms.md": ACE}
-    assert build("notes")["gone"] == []
-    shutil.rmtree("notes/home")
-    write("notes/rent.md", RENT)
-    assert build(".")["gone"] == ["notes/home/rent.md"]
-    assert held()["notes/rent.md"] == RENT
-    with EpicMemory.open("me.epic") as memory:
-        assert memory.file.not_kept() == [] or {record.item_id for record in memory.file.not_kept()} <= set(held())
 
 
 def test_only_what_came_from_a_folder_leaves_with_it(build: Build) -> None:
@@ -149,7 +94,6 @@ def test_only_what_came_from_a_folder_leaves_with_it(build: Build) -> None:
     before = held()
     for name in ("notes/palms.md", "notes/fact.md"):
         Path(name).unlink()
-
     assert build("notes")["gone"] == ["notes/fact.md", "notes/palms.md"]
     assert fact in held().values()
     assert held() == {name: text for name, text in before.items() if name not in ("notes/palms.md", "notes/fact.md")}
@@ -169,35 +113,10 @@ def test_what_cannot_be_read_stays(build: Build, terminal: Epic) -> None:
     assert held() == BOTH
 
 
-def test_a_folder_that_was_moved_keeps_its_name(build: Build) -> None:
-    build("notes")
-    Path("moved").mkdir()
-    Path("notes").rename("moved/notes")
-    # It has another folder's name, and not what that one had.
-    build("other/notes")
-    build("moved/notes")
-
-    assert held() == {**BOTH, "notes-2/palms.md": ACE}
-
-
-def test_an_imported_memory_knows_its_folder_again(build: Build, terminal: Epic) -> None:
-    build("notes")
-    assert terminal("export", "me.epic", "lines.jsonl").code == 0
-    Path("me.epic").unlink()
-    assert terminal("restore", "lines.jsonl", "me.epic").code == 0
-    build("other/notes")
-    build("notes")
-    Path("notes/palms.md").unlink()
-
-    assert build("notes")["gone"] == ["notes/palms.md"]
-    assert held() == {"notes/home/rent.md": RENT, "notes-2/palms.md": ACE}
-
-
 def test_a_file_says_where_folders_are_only_as_long_as_it_holds_some_of_them(build: Build, tmp_path: Path) -> None:
     build("notes", "other/notes/palms.md")
     with EpicMemory.open("me.epic") as memory:
         memory.forget("palms.md")
     build("notes")
-
     with EpicMemory.open("me.epic") as memory:
         assert memory.file.state("sources") == {"notes": str(tmp_path / "notes")}

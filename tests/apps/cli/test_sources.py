@@ -123,9 +123,7 @@ def test_what_cannot_be_read_does_not_fill_the_screen(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_line_of_five_megabytes_without_a_full_stop_is_cut_between_words(tmp_path: Path) -> None:
     text = "word " * 1_000_000
-
     items = read(note(tmp_path / "a.txt", text))
-
     assert " ".join(item.text for item in items) == text.strip()
     assert {item.metadata["chunks"] for item in items} == {len(items)} == {10_000}
 
@@ -136,7 +134,6 @@ def test_a_line_of_five_megabytes_without_a_full_stop_is_cut_between_words(tmp_p
 def test_a_log_becomes_windows_of_turns(tmp_path: Path) -> None:
     log = [{"role": "user" if n % 2 else "assistant", "content": f"Turn {n}."} for n in range(12)]
     items = read(jsonl(tmp_path / "chat.jsonl", *log))
-
     assert [item.id for item in items] == ["chat.jsonl#0", "chat.jsonl#1"]
     assert items[0].text.split("\n")[:2] == ["assistant: Turn 0.", "user: Turn 1."]
     assert [len(item.text.split("\n")) for item in items] == [8, 6]
@@ -171,7 +168,6 @@ def test_what_was_said_in_may_is_found_in_an_export(tmp_path: Path) -> None:
 
 def test_files_of_one_name_have_different_ids(tmp_path: Path) -> None:
     items = read(*(note(tmp_path / folder / "a.txt", f"In {folder}.") for folder in ("x", "y", "z")))
-
     assert [item.text for item in items] == ["In x.", "In y.", "In z."]
     assert len({item.id for item in items}) == 3
 
@@ -181,7 +177,6 @@ def test_files_of_one_name_have_different_ids(tmp_path: Path) -> None:
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path, name: str) -> None:
     path = jsonl(tmp_path / name, {"text": "Secret."})
     path.chmod(0)
-
     assert name in reported(path)
 
 
@@ -195,7 +190,6 @@ def test_a_link_out_of_a_folder_is_reported_and_not_followed(tmp_path: Path) -> 
     (folder / "loop.txt").symlink_to(folder / "loop.txt")
     (folder / "again.txt").symlink_to(inside)
     sources = Sources([folder])
-
     assert [item.text for item in sources] == ["A."]
     assert f"not followed, 3 ({Path('deep/all')}, file.txt, relative.md)" in sources.skipped[0]
     assert [item.text for item in Sources([folder / "file.txt"])] == ["Secret."]

@@ -1,10 +1,11 @@
-"""Exports made by hand in the shapes of the real ones."""
+"""Exports made by hand in the shapes of the real ones, and folders that may not be looked into."""
 
 from __future__ import annotations
 
 import json
+import pkgutil
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,15 @@ def archive(path: Path, **members: Any) -> Path:
         for name, content in members.items():
             made.writestr(name.replace("__", "."), content if isinstance(content, str) else json.dumps(content))
     return path
+
+
+def refusing(looks: str, what: str) -> Callable[[Any], Any]:
+    """What looks at files and folders, but may not look at some."""
+    real = pkgutil.resolve_name(looks)
+
+    def look(path: Any) -> Any:
+        if str(path).endswith(what):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    return look

@@ -92,46 +92,11 @@ def test_whatsapp(tmp_path: Path, name: str, text: str) -> None:
     assert made.said_at is not None and f"{made.said_at:%Y-%m-%d %H:%M}" == "2023-12-31 22:16"
 
 
-def test_lines_and_transcripts(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        f'{{"role":"user","content":"{NUTS}"}}\n"a stray line"\n{{"role":"assistant","content":"{TOFU}"}}\n'
-    )
-    (tmp_path / "b.txt").write_text(f"User: {QUICK}\nAssistant: {TOFU}\n")
-    found, report = imported(tmp_path)
-    assert found == {NUTS.rstrip("."), QUICK.rstrip(".")}
-    assert report.files == {"chat": 2}
-
-
 def test_whatsapp_knows_the_user_by_the_other_person(tmp_path: Path) -> None:
     assert imported(archive(tmp_path / "WhatsApp Chat - Bob.zip", _chat__txt=IPHONE))[0] == {NUTS.rstrip(".")}
     (tmp_path / "group.txt").write_text(IPHONE, encoding="utf-8")
     with pytest.raises(InvalidInputError, match="--user NAME: Bob, Ann"):
         import_from(EpicMemory(), tmp_path / "group.txt")
-
-
-def test_nobody_becomes_the_user_by_a_name(tmp_path: Path) -> None:
-    text = ANDROID.replace("Bob", "User")
-    (tmp_path / "chat.txt").write_text(text, encoding="utf-8")
-    assert imported(tmp_path / "chat.txt", user="Ann")[0] == {NUTS.rstrip(".")}
-
-
-def _telegram(name: str, text: Any, **more: Any) -> dict[str, Any]:
-    ids = {"Ann": "user1", "Bob": "user2"}
-    return {"type": "message", "from": name, "from_id": ids[name], "date": "2024-05-01T10:00:00", "text": text, **more}
-
-
-def test_telegram(tmp_path: Path) -> None:
-    messages = [
-        _telegram("Ann", ["", {"type": "bold", "text": NUTS}, {"type": "blockquote", "text": ONIONS}]),
-        _telegram("Ann", ONIONS, forwarded_from="Bob"),
-        _telegram("Bob", TOFU),
-        {"type": "service", "actor": "Bob", "text": TOFU},
-    ]
-    chat = {"name": "Bob", "type": "personal_chat", "id": 2, "messages": messages}
-    whole = {"about": "...", "personal_information": {"user_id": 1}, "chats": {"list": [chat]}}
-    for name, content in (("one", chat), ("all", whole)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-        assert imported(tmp_path / f"{name}.json")[0] == {NUTS.rstrip(".")}, name
 
 
 @pytest.mark.parametrize("title", ["My password is TitleSecret1", "Living with diabetes"])
@@ -142,20 +107,6 @@ def test_titles_of_conversations_say_nothing_that_is_never_kept(tmp_path: Path, 
             memory, archive(tmp_path / "x.zip", conversations__json=[chatgpt(title, chatgpt_message("user", NUTS))])
         )
         assert [each.conversation for each in memory.proposals] == ["conversations"]
-
-
-def test_a_name_in_telegram_does_not_outdo_an_id(tmp_path: Path) -> None:
-    messages = [
-        _telegram("Ann", NUTS),
-        _telegram("Ann", TOFU, from_id="user2"),
-        _telegram("Ann", ONIONS, from_id="channel1"),
-    ]
-    chats = [{"name": kind, "type": kind, "id": 2, "messages": messages} for kind in ("private_group", "personal_chat")]
-    saved = {"type": "saved_messages", "id": 1, "messages": messages[1:]}
-    whole = {"personal_information": {"user_id": 1}, "chats": {"list": [*chats, saved]}}
-    for name, content in (("one", chats[1]), ("all", whole)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-        assert imported(tmp_path / f"{name}.json", user="Ann")[0] == {NUTS.rstrip(".")}, name
 
 
 def test_a_group_in_whatsapp_named_like_a_member_has_no_user(tmp_path: Path) -> None:
@@ -217,15 +168,6 @@ def test_a_change_of_mind_counts_whatever_the_batch(
             assert before.rstrip(".") not in [each.text for each in memory.proposals]
         else:
             assert sorted(each.text for each in memory.proposals) == sorted(left)
-
-
-def test_a_dry_run_counts_and_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "chat.json").write_text(json.dumps([{"role": "user", "content": NUTS}]), encoding="utf-8")
-    (tmp_path / "note.md").write_text("Buy milk.", encoding="utf-8")
-    memory = EpicMemory()
-    report = import_from(memory, tmp_path, dry_run=True)
-    assert (report.conversations, report.own, report.items, report.proposed) == (1, 1, 1, 0)
-    assert not memory.items() and not memory.proposals and memory.file.state("imported") is None
 
 
 def test_secrets_are_counted_and_not_kept(tmp_path: Path) -> None:

@@ -23,31 +23,12 @@ pytest.importorskip("ijson")
 AVOIDS = "I avoid hotels with casinos."
 QUESTIONS = ("Which hotel with a casino?", "Where do I live?")
 ASKED = "Which hotel?"
+ROWS = lines(Path(__file__).with_suffix(".jsonl"))
 POISON: dict[str, list[str]] = {}
-for row in lines(Path(__file__).with_suffix(".jsonl")):
-    POISON.setdefault(row["kind"], []).append(row["text"])
-PAGE, OTHER = "a page or book, not by the user", "another person, not by the user"
-FILES = {
-    "note": ("md", "{}", ""),
-    "clipping": ("md", "---\nsource: https://example.org/hotels\n---\n{}", PAGE),
-    "page": ("html", "<h1>Hotels with casinos</h1>{}", PAGE),
-    "comment": ("html", "<h1>Hotels with casinos</h1><!-- {} --><p>A hotel with a casino.</p>", PAGE),
-    "mail": ("eml", "From: Ann <eve@example.org>\nTo: ann@example.org\nSubject: hotels with casinos\n\n{}\n", OTHER),
-    "answer": ("eml", "From: ann@example.org\nTo: eve@example.org\nSubject: hotels\n\nYes.\n\n> {}\n", OTHER),
-    "invitation": (
-        "ics",
-        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Hotel\nORGANIZER:mailto:eve@example.org\nDTSTART:20240501T100000Z\n"
-        "DESCRIPTION:{}\nEND:VEVENT\nEND:VCALENDAR\n",
-        OTHER,
-    ),
-    "evernote": (
-        "enex",
-        "<en-export><note><title>Hotels</title><content><![CDATA[<en-note>{}</en-note>]]></content>"
-        "<note-attributes><source-url>https://example.org</source-url></note-attributes></note></en-export>",
-        PAGE,
-    ),
-    "log": ("jsonl", "", "an assistant, in part"),
-}
+for row in ROWS:
+    if "kind" in row:
+        POISON.setdefault(row["kind"], []).append(row["text"])
+FILES = {row["file"]: (row["ending"], row["content"], row["mark"]) for row in ROWS if "file" in row}
 """Ending, content and mark of the files that hold a text of each kind."""
 
 

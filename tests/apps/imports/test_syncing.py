@@ -8,16 +8,15 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from exports import refusing
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from command_line import Epic
 from crashing import Workers
 from epic_apps import SyncReport, sync, why_not
 from epic_apps.cli.folders import digest_of
@@ -103,18 +102,6 @@ def test_any_history_equals_a_fresh_build(
     assert contents(memory) == fresh(folder, settings=Settings(**how))
 
 
-def refusing(looks: str, what: str) -> Callable[[Any], Any]:
-    """What looks at files and folders, but may not look at some."""
-    real = pkgutil.resolve_name(looks)
-
-    def look(path: Any) -> Any:
-        if str(path).endswith(what):
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path)
-
-    return look
-
-
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
     for name, text in zip(NAMES, TEXTS, strict=False):
@@ -125,20 +112,6 @@ def notes(tmp_path: Path) -> Path:
 @pytest.fixture
 def memory() -> EpicMemory:
     return EpicMemory([AVOIDS], encoder=HashEncoder())
-
-
-def test_the_report_says_what_changed(notes: Path, memory: EpicMemory) -> None:
-    report = sync(memory, notes)
-    assert report.added == ["notes/a.md", "notes/b.txt", "notes/trips/a.md", "notes/trips/c.md"]
-    assert (report.kept, report.light, report.unchanged) == (1, 4, 0)
-    (notes / "b.txt").rename(notes / "shopping.txt")
-    write(notes, "a.md", "Another hotel with a casino.")
-    (notes / "trips/c.md").unlink()
-    report = sync(memory, notes)
-    assert report.renamed == [("notes/b.txt", "notes/shopping.txt")]
-    assert (report.added, report.changed, report.deleted) == ([], ["notes/a.md"], ["notes/trips/c.md"])
-    assert report.unchanged == 1 and not report.is_empty
-    assert sync(memory, notes).is_empty
 
 
 def test_a_deleted_text_leaves_no_byte(notes: Path, tmp_path: Path) -> None:
@@ -170,43 +143,6 @@ def test_one_identity_whatever_the_working_directory(
     assert report.is_empty and contents(memory) == fresh(moved)
 
 
-@pytest.mark.parametrize("reserve", ["1 MB", 0])
-def test_what_a_build_has_taken_in_is_taken_over(tmp_path: Path, epic: Epic, reserve: Any) -> None:
-    for name in ("a.md", "gone.md", "edited.md"):
-        write(tmp_path / "notes", name, f"{TEXTS[0]} {name}")
-    write(tmp_path / "notes", "b.md", "Buy milk.")
-    with EpicMemory.open(tmp_path / "me.epic", [AVOIDS], settings=Settings(reserve=reserve)):
-        pass
-    assert epic("build", "--out", str(tmp_path / "me.epic"), str(tmp_path / "notes")).code == 0
-    (tmp_path / "notes/gone.md").unlink()
-    write(tmp_path / "notes", "edited.md", "Another hotel.")
-    with EpicMemory.open(tmp_path / "me.epic") as memory:
-        report = sync(memory, tmp_path / "notes")
-        assert (report.added, report.changed, report.deleted) == ([], ["notes/edited.md"], ["notes/gone.md"])
-        assert report.unchanged == 2 and len(memory.items()) == (3 if reserve == "1 MB" else 2)
-        assert sync(memory, tmp_path / "notes").is_empty
-
-
-def test_several_folders_of_one_name(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
-    other = tmp_path / "other" / "notes"
-    write(other, "a.md", "The lamp in the hall.")
-    sync(memory, notes)
-    assert sync(memory, other).added == ["notes-2/a.md"]
-    assert synced_folders(memory) == [notes, other]
-    (other / "a.md").unlink()
-    sync(memory, other, empty=True)
-    assert {item.id for item in memory.items()} == set(fresh(notes)["items"])
-
-
-def test_ignored_files_leave(notes: Path, memory: EpicMemory) -> None:
-    pytest.importorskip("pathspec")
-    sync(memory, notes)
-    (notes / ".epicignore").write_text("# mine\n*.txt\n", encoding="utf-8")
-    assert sync(memory, notes).deleted == ["notes/b.txt"]
-    assert sync(memory, notes, ignore=["trips/"]).deleted == ["notes/trips/a.md", "notes/trips/c.md"]
-    assert sync(memory, notes).is_empty, "the patterns are remembered"
-
-
 @pytest.mark.skipif(os.name == "nt", reason="names are no bytes on Windows")
 @pytest.mark.parametrize("text", ["", "Buy milk."])
 def test_a_name_that_is_no_text_stops_nothing(notes: Path, memory: EpicMemory, text: str) -> None:
@@ -224,19 +160,6 @@ def test_links_are_not_followed_out(notes: Path, memory: EpicMemory, tmp_path: P
     (notes / "loop").symlink_to(notes)
     report = sync(memory, notes)
     assert len(report.added) == 4 and "out" in report.skipped[0]
-
-
-def test_an_empty_folder_is_taken_for_a_missing_disk(notes: Path, memory: EpicMemory) -> None:
-    sync(memory, notes)
-    shutil.rmtree(notes)
-    with pytest.raises(InvalidInputError, match="There is no folder"):
-        sync(memory, notes)
-    notes.mkdir()
-    with pytest.raises(InvalidInputError, match="--empty"):
-        sync(memory, notes)
-    assert len(memory.items()) == 5
-    sync(memory, notes, empty=True)
-    assert not memory.items()
 
 
 def test_what_cannot_be_read_stays(notes: Path, memory: EpicMemory) -> None:
@@ -433,11 +356,18 @@ def test_watching(notes: Path, memory: EpicMemory) -> None:
         thread.join(10)
 
 
-def test_what_has_no_room_is_named_and_offered_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, path = tmp_path / "notes", tmp_path / "me.epic"
+@pytest.fixture
+def crowd(tmp_path: Path) -> Path:
+    """A folder of more than fits into a reserve of 120 kB."""
     for number in range(120):
-        write(folder, f"all/{number}.md", f"Note {number} about " + " ".join(f"{number}word{n}" for n in range(150)))
-        os.utime(folder / f"all/{number}.md", (1, 1))
+        name, words = f"all/{number}.md", " ".join(f"{number}word{n}" for n in range(150))
+        write(tmp_path / "notes", name, f"Note {number} about {words}")
+        os.utime(tmp_path / "notes" / name, (1, 1))
+    return tmp_path / "notes"
+
+
+def test_what_has_no_room_is_named_and_offered_again(crowd: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = crowd
     with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="120 kB")) as memory:
         report = sync(memory, folder)
         held = len(memory.items())
@@ -467,44 +397,23 @@ def test_what_has_no_room_is_named_and_offered_again(tmp_path: Path, monkeypatch
         assert sync(memory, folder).is_empty
 
 
-def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, memory: EpicMemory) -> None:
+@pytest.mark.parametrize("text", ["Buy milk.", "---\nbuy: I want milk\n---\nA list.\n"], ids=["text", "front matter"])
+def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, memory: EpicMemory, text: str) -> None:
     memory.never.add("milk")
-    (notes / "b.txt").rename(notes / "trips/b.txt")
-    sync(memory, notes)
-    assert not memory.get(["notes/trips/b.txt"])
-    assert sync(memory, notes).is_empty and memory.never.counts["milk"] == 1
+    (notes / "b.txt").unlink()
+    write(notes, "trips/b.md", text)
+    os.utime(notes / "trips/b.md", (1, 1))
+    report = sync(memory, notes)
+    assert not memory.get(["notes/trips/b.md"])
+    assert [*report.kept_out.values(), *memory.never.counts.values()] == [1]
+    assert sync(memory, notes).is_empty
+    write(notes, "trips/new.md", "A lamp.")
+    report = sync(memory, notes)
+    assert report.added == ["notes/trips/new.md"] and not report.kept_out
+    assert set(memory.never.counts.values()) <= {1}, "it is not offered again"
     memory.never.remove("milk")
-    assert sync(memory, notes, changed=[notes / "a.md"]).added == ["notes/trips/b.txt"]
-    assert memory.get(["notes/trips/b.txt"]) and sync(memory, notes).is_empty
-
-
-def test_a_folder_is_forgotten_with_its_texts(notes: Path, memory: EpicMemory, tmp_path: Path) -> None:
-    sync(memory, notes / "trips")
-    sync(memory, notes)
-    write(tmp_path / "other", "o.md", "Another folder.")
-    sync(memory, tmp_path / "other")
-    shutil.rmtree(tmp_path / "other")
-    assert forget_folder(memory, notes) == 2, "what another synced folder holds stays"
-    assert forget_folder(memory, tmp_path / "other") == 1
-    assert {item.id.split("#")[0] for item in memory.items()} == {"trips/a.md", "trips/c.md"}
-    assert synced_folders(memory) == [notes / "trips"]
-    with pytest.raises(InvalidInputError, match="trips"):
-        forget_folder(memory, notes)
-    assert {"notes/a.md", "notes/b.txt"} < set(sync(memory, notes).added)
-
-
-@pytest.mark.parametrize("place", ["elsewhere/notes", "renamed"])
-def test_a_folder_that_was_moved_and_changed_is_the_same(
-    notes: Path, memory: EpicMemory, tmp_path: Path, place: str
-) -> None:
-    sync(memory, notes)
-    moved = tmp_path / place
-    moved.parent.mkdir(exist_ok=True)
-    notes.rename(moved)
-    write(moved, "b.txt", "Buy eggs.")
-    report = sync(memory, moved)
-    assert (report.added, report.changed, report.deleted) == ([], ["notes/b.txt"], [])
-    assert synced_folders(memory) == [moved] and len(memory.items()) == 5
+    assert sync(memory, notes, changed=[notes / "a.md"]).added == ["notes/trips/b.md"]
+    assert memory.get(["notes/trips/b.md"]) and sync(memory, notes).is_empty
 
 
 def test_patterns_that_are_no_text_change_nothing(notes: Path, memory: EpicMemory) -> None:
@@ -514,47 +423,15 @@ def test_patterns_that_are_no_text_change_nothing(notes: Path, memory: EpicMemor
     assert not synced_folders(memory) and not memory.items()
 
 
-def test_what_is_held_of_a_folder_that_is_ruled_out_stays(notes: Path, memory: EpicMemory) -> None:
-    sync(memory, notes)
-    memory.never.add_folder(notes / "trips")
-    write(notes, "trips/new.md", "A new one.")
-    write(notes, "trips/c.md", "Changed.")
-    report = sync(memory, notes)
-    assert report.is_empty and len(memory.items()) == 5 and "never" in report.skipped[0]
-    memory.never.add_folder(notes)
-    report = sync(memory, notes)
-    assert report.is_empty and len(memory.items()) == 5 and "never" in report.skipped[0]
-    (notes / "trips/a.md").unlink()
-    assert sync(memory, notes).deleted == ["notes/trips/a.md"], "a file that is gone is forgotten, ruled out or not"
-    for folder in (notes, notes / "trips"):
-        memory.never.remove(folder)
-    report = sync(memory, notes)
-    assert (report.added, report.changed) == (["notes/trips/new.md"], ["notes/trips/c.md"])
-
-
-def test_what_has_no_room_is_offered_again_after_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "notes"
-    for number in range(120):
-        write(folder, f"{number}.md", f"Note {number} about " + " ".join(f"{number}word{n}" for n in range(150)))
-    with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(reserve="120 kB")) as memory:
+def test_what_has_no_room_is_offered_again_after_a_cut(
+    crowd: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="120 kB")) as memory:
         with monkeypatch.context() as patched:
             patched.setattr("epic_apps.syncing.run.FolderState.forget", lambda *_: 1 / 0)
             with pytest.raises(ZeroDivisionError):
-                sync(memory, folder)
-        assert len(memory.items()) < 120 and sync(memory, folder).no_room
-    with EpicMemory.open(tmp_path / "me.epic", encoder=HashEncoder(), settings=Settings(reserve="10 MB")) as memory:
-        sync(memory, folder)
+                sync(memory, crowd)
+        assert len(memory.items()) < 120 and sync(memory, crowd).no_room
+    with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="10 MB")) as memory:
+        sync(memory, crowd)
         assert len(memory.items()) == 120
-
-
-def test_a_note_with_front_matter_about_what_is_ruled_out_is_left_out(tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
-    write(notes, "walk.md", "---\ncondition: I have diabetes\n---\nA walk along the harbour.\n")
-    write(notes, "rain.md", "---\ncity: Oslo\n---\nA walk in the rain.\n")
-    memory = EpicMemory([AVOIDS])
-    memory.never.add("diabetes")
-    report = sync(memory, notes)
-    assert [item.metadata["city"] for item in memory.items()] == ["Oslo"] and sum(report.kept_out.values()) == 1
-    memory.never.remove("diabetes")
-    sync(memory, notes)
-    assert len(memory.items()) == 2
