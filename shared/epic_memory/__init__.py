@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from epic_memory.errors import EpicError
     from epic_memory.filters import Filter
     from epic_memory.memory import EpicMemory
-    from epic_memory.retention import ByValue
     from epic_memory.settings import Settings
     from epic_memory.steering.query_steering import QuerySteering
     from epic_memory.types import (
@@ -34,7 +33,6 @@ __all__ = [
     "Alignment",
     "Aspects",
     "BuildReport",
-    "ByValue",
     "Candidate",
     "Decision",
     "EpicError",
@@ -57,7 +55,6 @@ __all__ = [
 # Imported when first used: `import epic_memory` costs next to nothing, and numpy only when something is done.
 _MODULES = {
     "Aspects": "types",
-    "ByValue": "retention",
     "NotKept": "types",
     "Expansion": "types",
     "EpicError": "errors",

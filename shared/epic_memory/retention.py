@@ -1,8 +1,8 @@
 """Byte budget of a file, and which entries leave first when it is reached.
 
 SQLite enforces the budget with a limit on the pages of the file (`max_page_count`). While a call writes, the journal
-that makes the change safe may exist next to it. A policy puts the entries of one namespace in an order, and `choose`
-picks from its beginning the entries to remove. Nothing here reads or writes a memory.
+that makes the change safe may exist next to it. `least_valuable_first` orders the entries of a namespace, and `choose`
+picks from the beginning those to remove. Nothing here reads or writes a memory.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from numbers import Integral
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.runtime.batching import checked_part
 from epic_memory.types import FloatArray
 
 Positions: TypeAlias = NDArray[np.intp]
@@ -26,6 +25,10 @@ for _power, _letter in enumerate("KMG", start=1):
     _UNITS |= {_letter: 1000**_power, f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power}
 _MOST = 2**48
 UNLIMITED = "unlimited"
+AT_A_TIME = 0.1
+"""Share of the held bytes that is removed at a time if there is no room."""
+# The weight of the similarity beside the confidence.
+_SIMILARITY = 0.5
 DEFAULT_RESERVE = 1_000_000
 """Size of the file in bytes up to which the light tier fills it by default."""
 
@@ -108,88 +111,30 @@ class Held:
         rows: Entry rows, ascending.
         items: Item rows.
         preferences: Preference rows, -1 for an entry without one.
-        stances: Position in `tuple(Stance)`.
         confidence: In [0, 1], nan if the verifier gave none.
         similarity: Sim(E(x), E(p)) in [-1, 1]; nan counts as 0.
-        added: When the entry was written, in unix seconds.
-
     """
 
     rows: NDArray[np.int64]
     items: NDArray[np.int64]
     preferences: NDArray[np.int64]
-    stances: NDArray[np.int8]
     confidence: FloatArray
     similarity: FloatArray
-    added: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
-@runtime_checkable
-class RetentionPolicy(Protocol):
-    """Protocol of a policy, which puts the entries of a namespace in the order in which they leave."""
-
-    @property
-    def name(self) -> str:
-        """Stable name."""
-        ...
-
-    @property
-    def share(self) -> float:
-        """The part of the held bytes, in (0, 1], that is removed at a time if there is no room."""
-        ...
-
-    def order(self, held: Held, now: float) -> Positions:
-        """Return the positions of all n entries, the first to leave first: shape `(n,)`, the same for equal inputs."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class ByValue:
-    """A policy by which the least valuable entry leaves first, and the older of two equal ones.
+def least_valuable_first(held: Held) -> Positions:
+    """Return the positions of all n entries, the least valuable first, and the older of two equal ones; shape `(n,)`.
 
     The value is the confidence, and for each entry without one the median of the others, so that it neither protects
-    nor condemns; plus a share of the similarity, which decides where a language model is equally sure of everything.
-
-    Attributes:
-        similarity: The weight of the similarity, 0 or more.
-        share: In (0, 1].
-
-    Raises:
-        InvalidInputError: for a value out of its range.
+    nor condemns; plus half the similarity, which decides where a language model is equally sure of everything.
     """
-
-    similarity: float = 0.5
-    share: float = 0.1
-    name: str = "by-value"
-
-    def __post_init__(self) -> None:
-        weight = self.similarity
-        if not isinstance(weight, Real) or isinstance(weight, bool) or not 0.0 <= weight <= 1000.0:
-            raise InvalidInputError(f"similarity must be a number from 0 to 1000, not {weight!r}.")
-        _checked_share(self.share)
-
-    def values(self, held: Held) -> NDArray[np.float64]:
-        """Return the value of each entry, finite, shape `(n,)`; higher is better, comparable within one call only."""
-        confidence = np.clip(held.confidence.astype(np.float64), 0.0, 1.0)
-        unknown = np.isnan(confidence)
-        confidence[unknown] = 0.5 if unknown.all() else np.median(confidence[~unknown])
-        value: NDArray[np.float64] = confidence + self.similarity * np.clip(np.nan_to_num(held.similarity), -1.0, 1.0)
-        return value
-
-    def order(self, held: Held, now: float) -> Positions:
-        """Return the positions, the least valuable first; shape `(n,)`."""
-        return np.argsort(self.values(held), kind="stable")
-
-
-def checked_policy(policy: object) -> None:
-    """Raise an `InvalidInputError` for a policy without an order, a name, or a share above 0 and at most 1."""
-    checked_part("retention", policy, "order")
-    if not isinstance(getattr(policy, "name", None), str):
-        raise InvalidInputError(f"The retention policy {policy!r} needs a name.")
-    _checked_share(getattr(policy, "share", None))
+    confidence = np.clip(held.confidence.astype(np.float64), 0.0, 1.0)
+    unknown = np.isnan(confidence)
+    confidence[unknown] = 0.5 if unknown.all() else np.median(confidence[~unknown])
+    return np.argsort(confidence + _SIMILARITY * np.clip(np.nan_to_num(held.similarity), -1.0, 1.0), kind="stable")
 
 
 def choose(order: Positions, held: Held, sizes: NDArray[np.int64], needed: int, floor: int) -> Positions:
@@ -208,13 +153,8 @@ def choose(order: Positions, held: Held, sizes: NDArray[np.int64], needed: int, 
     Returns:
         Positions in the order given, just enough of them to free `needed` bytes; all that may leave if that is too
             little; none if `needed` is not above 0.
-
-    Raises:
-        InvalidInputError: if the order does not have each position once.
     """
     count = len(held)
-    if order.shape != (count,) or not np.array_equal(np.sort(order), np.arange(count)):
-        raise InvalidInputError(f"The order must have each of the {count} positions once. Check the retention policy.")
     if needed <= 0 or not count:
         return np.empty(0, dtype=np.intp)
     _, group, counts = np.unique(held.preferences[order], return_inverse=True, return_counts=True)
@@ -226,8 +166,3 @@ def choose(order: Positions, held: Held, sizes: NDArray[np.int64], needed: int, 
     may_go = order[rank < counts[group] - floor]
     enough = int(np.searchsorted(np.cumsum(sizes[may_go]), needed)) + 1
     return may_go[:enough].astype(np.intp)
-
-
-def _checked_share(share: object) -> None:
-    if not isinstance(share, Real) or isinstance(share, bool) or not 0.0 < float(share) <= 1.0:
-        raise InvalidInputError(f"share must be a number above 0 and at most 1, not {share!r}.")

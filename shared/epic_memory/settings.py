@@ -16,7 +16,7 @@ from epic_memory.pipeline.aspects import Expanding, Reading, check_reader, check
 from epic_memory.pipeline.on_demand import checked_on_demand
 from epic_memory.pipeline.opening import set_budget
 from epic_memory.pipeline.session import Session
-from epic_memory.retention import RetentionPolicy, checked_budget, checked_policy, checked_reserve
+from epic_memory.retention import checked_budget, checked_reserve
 from epic_memory.runtime.batching import checked_part
 from epic_memory.runtime.optional import optional
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of
@@ -45,7 +45,6 @@ _IF_GIVEN: dict[str, Callable[[Any], object]] = {
     "not_kept": partial(checked_whole, name="not_kept", least=0),
     "chunker": partial(checked_part, "chunker", method="chunks"),
     "tagger": partial(checked_part, "tagger", method="atag"),
-    "retention": checked_policy,
 }
 """Checks of the settings that may be None."""
 
@@ -88,7 +87,6 @@ class Settings:
         reserve: The file size up to which discarded items stay in the light tier, for their text only, the best
             first: bytes, or text like "1 MB", the default. It gives way to what is kept, is searched with it, and is
             compared with every new preference. 0 means no light tier, as in the paper. The file remembers it.
-        retention: What goes first when the budget is reached: a `RetentionPolicy`; default `ByValue()`.
         floor: How many entries each preference keeps at least, within half of the budget.
         verdict_cache: How many verdicts of a language model are kept, so that the same text under the same
             preference is not asked about again; 0 keeps none.
@@ -126,7 +124,6 @@ class Settings:
     fallback: Any = None
     budget: int | str | None = None
     reserve: int | str | None = None
-    retention: RetentionPolicy | None = None
     floor: int = 3
     verdict_cache: int = 50_000
     retry_queue: int = 10_000

@@ -1,15 +1,15 @@
-"""What survives a budget: a tenth of what the coarse filter and the embedded verifier keep, under each policy.
+"""What survives a budget: a tenth of what the coarse filter and the embedded verifier keep, by each order.
 
 The labels' preferences, ten to a user, as in PrefWiki; for each user a stream of the labelled chunks that the
 embedded verifier keeps, among other passages and answers that it keeps for the same preferences, in random order.
 Shown, over several orders: the share of the entries that the labels call relevant that is still held at the end. The
-other passages have no labels: some of them are relevant too, so that not even a perfect policy would hold everything.
+other passages have no labels: some of them are relevant too, so that not even a perfect order would hold everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,37 +17,36 @@ import numpy as np
 from common import parse, parser, read_jsonl, sources
 from epic_memory.encoders import StaticEncoder
 from epic_memory.pipeline.coarse_filter import coarse_filter
-from epic_memory.retention import ByValue, Held, Positions, RetentionPolicy, choose
-from epic_memory.types import Candidate, Item, Preference, Stance
+from epic_memory.retention import AT_A_TIME, Held, Positions, choose, least_valuable_first
+from epic_memory.types import Candidate, Item, Preference
 from epic_memory.verification.embedded import EmbeddedVerifier
 
-DAY, DAYS, EACH = 86_400.0, 90.0, 10
-STANCES = {stance: position for position, stance in enumerate(Stance)}
+EACH = 10
 
 
-@dataclass(frozen=True)
-class Fifo:
-    """A policy by which the oldest entry leaves first."""
-
-    name: str = "fifo"
-    share: float = 0.1
-
-    def order(self, held: Held, now: float) -> Positions:
-        return np.arange(len(held), dtype=np.intp)
+def oldest_first(held: Held) -> Positions:
+    """Return the order in which the oldest entry leaves first."""
+    return np.arange(len(held), dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class Random:
-    """A policy with a random order, the same for the same entries."""
+def in_random_order(held: Held) -> Positions:
+    """Return a random order, the same for the same entries."""
+    # The entries are part of the seed, because a constant one would spare the same positions each time.
+    seed = [0, len(held), int(held.rows[-1]) if len(held) else 0]
+    return np.random.default_rng(seed).permutation(len(held)).astype(np.intp)
 
-    name: str = "random"
-    share: float = 0.1
 
-    def order(self, held: Held, now: float) -> Positions:
-        # The entries are part of the seed, because a constant one would spare the same positions each time.
-        seed = [0, len(held), int(held.rows[-1]) if len(held) else 0]
-        return np.random.default_rng(seed).permutation(len(held)).astype(np.intp)
+def least_confident_first(held: Held) -> Positions:
+    """Return the order by confidence alone."""
+    return least_valuable_first(replace(held, similarity=np.zeros_like(held.similarity)))
 
+
+ORDERS = {
+    "random": in_random_order,
+    "fifo": oldest_first,
+    "confidence": least_confident_first,
+    "by-value": least_valuable_first,
+}
 
 Stream = tuple[Held, np.ndarray]
 """All entries of one user, in no order, and whether the labels call each relevant."""
@@ -94,36 +93,34 @@ def stream(encoder: StaticEncoder, texts: list[str], truth: dict[tuple[str, str]
         similarities = dict(zip((p.id for p in candidate.preferences), candidate.similarities, strict=True))
         for one in verdict.alignments:
             row, similarity = place[one.preference_id], similarities[one.preference_id]
-            entries.append((number, row, STANCES[one.stance], one.confidence, similarity))
+            entries.append((number, row, one.confidence, similarity))
             relevant.append(truth.get((candidate.item.text, texts[row]), False))
-    items, owners, stances, confidence, similarity = np.array(entries, dtype=float).reshape(-1, 5).T
+    items, owners, confidence, similarity = np.array(entries, dtype=float).reshape(-1, 4).T
     held = Held(
         rows=np.arange(len(entries)),
         items=items.astype(np.int64),
         preferences=owners.astype(np.int64),
-        stances=stances.astype(np.int8),
         confidence=confidence.astype(np.float32),
         similarity=similarity.astype(np.float32),
-        added=np.zeros(len(entries)),
     )
     return held, np.array(relevant, dtype=bool)
 
 
-def survivors(everything: Held, policy: RetentionPolicy, *, capacity: int, floor: int, seed: int) -> np.ndarray:
+def survivors(
+    everything: Held, order_of: Callable[[Held], Positions], *, capacity: int, floor: int, seed: int
+) -> np.ndarray:
     """Run one stream in one random order through a capacity; the positions held at the end."""
     count = len(everything)
     order = np.random.default_rng(seed).permutation(count)
-    now, added = np.linspace(0.0, DAYS * DAY, count), np.zeros(count)
     columns = {one.name: getattr(everything, one.name) for one in fields(Held)}
-    columns |= {"rows": np.argsort(order), "added": added}
+    columns |= {"rows": np.argsort(order)}
     held = np.empty(0, dtype=np.int64)
     for place in range(count):
         if len(held) >= capacity:
             there = Held(**{name: column[held] for name, column in columns.items()})
-            needed, ones = max(1, round(policy.share * capacity)), np.ones(len(held), dtype=np.int64)
-            held = np.delete(held, choose(policy.order(there, now[place]), there, ones, needed, floor))
+            needed, ones = max(1, round(AT_A_TIME * capacity)), np.ones(len(held), dtype=np.int64)
+            held = np.delete(held, choose(order_of(there), there, ones, needed, floor))
         held = np.append(held, order[place])
-        added[order[place]] = now[place]
     return held
 
 
@@ -137,19 +134,19 @@ def main() -> None:
     users = list(streams(options.data, options.others))
     total = sum(int(relevant.sum()) for _, relevant in users)
     print(f"{len(users)} users, {sum(len(held) for held, _ in users)} entries, {total} relevant", end="; ")
-    print(f"{options.capacity:.0%} fit\n{'policy':24} {'relevant held':>20} {'to random':>10}")
+    print(f"{options.capacity:.0%} fit\n{'order':24} {'relevant held':>20} {'to random':>10}")
     base = 0.0
-    for policy in (Random(), Fifo(), ByValue(name="confidence", similarity=0.0), ByValue()):
+    for name, order_of in ORDERS.items():
         shares = []
         for order in range(options.orders):
             kept = 0
             for number, (held, relevant) in enumerate(users):
                 capacity, seed = max(1, round(options.capacity * len(held))), 1000 * order + number
-                there = survivors(held, policy, capacity=capacity, floor=options.floor, seed=seed)
+                there = survivors(held, order_of, capacity=capacity, floor=options.floor, seed=seed)
                 kept += int(relevant[there].sum())
             shares.append(kept / total)
         base = base or float(np.mean(shares))
-        print(f"{policy.name:24} {np.mean(shares):10.1%} +- {np.std(shares):6.1%} {np.mean(shares) / base:10.2f}")
+        print(f"{name:24} {np.mean(shares):10.1%} +- {np.std(shares):6.1%} {np.mean(shares) / base:10.2f}")
 
 
 if __name__ == "__main__":

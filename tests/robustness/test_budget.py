@@ -18,7 +18,7 @@ import pytest
 
 from epic_memory import Decision, EpicMemory, Item, Preference, Settings, Stance, Verdict
 from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError
-from epic_memory.retention import ByValue, Held, Positions, checked_budget
+from epic_memory.retention import checked_budget
 from epic_memory.storage.sqlite import database
 from epic_memory.types import Alignment, Candidate
 from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, not_locked, settled
@@ -36,19 +36,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "memory" / "me.epic"
 
 
-class OldestFirst:
-    """A retention policy by which the oldest entry leaves first; remembers what it was asked about."""
-
-    name = "oldest first"
-
-    def __init__(self, share: float = 0.1) -> None:
-        self.share = share
-        self.seen: list[Held] = []
-
-    def order(self, held: Held, now: float) -> Positions:
-        assert now > 0
-        self.seen.append(held)
-        return np.arange(len(held), dtype=np.intp)
+@pytest.fixture
+def oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the oldest entries leave first, whatever their values."""
+    monkeypatch.setattr(
+        "epic_memory.pipeline.eviction.least_valuable_first", lambda held: np.arange(len(held), dtype=np.intp)
+    )
 
 
 # Measuring.
@@ -482,68 +475,12 @@ def test_evicted_entries_are_counted_and_on_record_with_the_reason(path: Path) -
             assert record.preference in {WINE, TRAIN}
             assert record.similarity is not None
         gone = list(dict.fromkeys(record.item_id for record in records if record.item_id not in held))
-        assert "by-value" in memory.explain(gone[0]).note
+        assert "least valuable" in memory.explain(gone[0]).note
         assert any("had to go" in warning for warning in report.warnings)
         # What went was seen: it costs nothing when it comes again, as far as the ledger reaches.
         assert gone
         again = memory.add(came[key] for key in gone)
         assert again.known == len(gone)
-
-
-# Policies.
-
-
-class FirstPreferenceFirst(OldestFirst):
-    """A policy of one's own: the entries of the first preference go first, the newest of them first."""
-
-    name = "mine"
-
-    def order(self, held: Held, now: float) -> Positions:
-        super().order(held, now)
-        return np.lexsort((-held.rows, held.preferences))
-
-
-def test_a_policy_of_ones_own_is_asked_and_obeyed(path: Path) -> None:
-    policy = FirstPreferenceFirst(share=0.2)
-    with opened(
-        path, 100_000, preferences=[WINE, TRAIN], retention=policy, floor=1, tau=0.25, encoder=HashEncoder(512)
-    ) as memory:
-        for number in range(400):
-            memory.add([Item(id=f"{number}", text=text_of(number, 250, about=(WINE, TRAIN)[number % 2]))])
-            if policy.seen:
-                break
-        # The first preference goes, and of it the newest.
-        held = held_of(memory, path.parent.parent)
-        wine = [int(key) for key in held if int(key) % 2 == 0 and int(key) != number]
-        train = [int(key) for key in held if int(key) % 2]
-        assert train == list(range(1, number, 2)) or number in train
-        assert wine == list(range(0, 2 * len(wine), 2))
-        assert len(wine) < len(train)
-        record = next(record for record in memory.file.not_kept() if record.stage == "budget")
-        assert "mine" in record.reason
-        seen = policy.seen[0]
-        assert len(seen) == len(seen.rows) > 10
-        assert (np.diff(seen.rows) > 0).all()
-
-
-def test_a_policy_that_leaves_out_an_entry_is_an_error_and_the_file_stays_good(path: Path) -> None:
-    class Wrong(OldestFirst):
-        def order(self, held: Held, now: float) -> Positions:
-            return super().order(held, now)[1:]
-
-    with opened(path, BUDGET, preferences=[WINE], retention=Wrong()) as memory:
-        with pytest.raises(InvalidInputError, match="retention"):
-            memory.add(stream(4 * BUDGET, 700))
-        assert memory.file.verify() > 0
-        assert memory.search(WINE)
-    assert path.stat().st_size <= BUDGET
-
-
-@not_locked
-@pytest.mark.parametrize("policy", ["by-value", ByValue, object()], ids=["text", "class", "object"])
-def test_what_is_no_policy_is_an_error(policy: Any) -> None:
-    with pytest.raises(InvalidInputError, match="retention"):
-        EpicMemory([WINE], encoder=HashEncoder(64), settings=Settings(retention=policy))
 
 
 # Judged again before they go.
@@ -570,9 +507,10 @@ def test_a_preference_that_suits_all_of_a_full_memory_takes_little_of_it(path: P
         assert report.entries and len(memory.items()) >= 0.8 * before
 
 
+@pytest.mark.usefixtures("oldest_first")
 def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, watch: Watch) -> None:
     """Those it keeps stay, with its verdict; those it discards go."""
-    with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE], floor=0) as memory:
         filled_to(0.5, memory)
         before = held_of(memory, path.parent.parent)
         memory.verifier = second = Quoting(lambda c: Decision.KEEP if number_of(c) % 2 else Decision.DISCARD)
@@ -597,6 +535,7 @@ def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, 
     assert watch.worst <= BUDGET
 
 
+@pytest.mark.usefixtures("oldest_first")
 def test_what_is_forgotten_while_it_is_judged_again_does_not_come_back(path: Path) -> None:
     gone: list[str] = []
 
@@ -606,7 +545,7 @@ def test_what_is_forgotten_while_it_is_judged_again_does_not_come_back(path: Pat
             memory.forget(candidate.item.id)
         return Decision.KEEP
 
-    with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(share=0.2), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE], floor=0) as memory:
         filled_to(0.5, memory)
         memory.verifier = Quoting(slowly)
         for n in range(300):
@@ -616,11 +555,12 @@ def test_what_is_forgotten_while_it_is_judged_again_does_not_come_back(path: Pat
         assert gone and gone[0] not in {item.id for item in memory.items()}
 
 
+@pytest.mark.usefixtures("oldest_first")
 def test_a_preference_under_which_the_language_model_discards_goes_though_another_keeps(path: Path) -> None:
     def only_wine(candidate: Candidate) -> Decision:
         return Decision.KEEP if candidate.preferences[0].text == WINE else Decision.DISCARD
 
-    with opened(path, BUDGET, preferences=[WINE, TRAIN], retention=OldestFirst(share=0.2), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE, TRAIN], floor=0) as memory:
         filled_to(0.85, memory, about=f"{WINE} on the {TRAIN}")
         memory.verifier = judge = Quoting(only_wine)
         memory.add(other(n) for n in range(12))
@@ -635,6 +575,7 @@ def test_a_preference_under_which_the_language_model_discards_goes_though_anothe
 
 @not_locked
 @pytest.mark.parametrize("failing", ["undecided", "raises"])
+@pytest.mark.usefixtures("oldest_first")
 def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path, watch: Watch, failing: str) -> None:
     def fails(candidate: Candidate) -> Decision:
         if not candidate.item.id.startswith("item"):
@@ -643,7 +584,7 @@ def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path,
             raise OSError("gone")
         return Decision.UNDECIDED
 
-    with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE], floor=0) as memory:
         number = filled_to(0.5, memory)
         before = held_of(memory, path.parent.parent)
         memory.verifier = verifier = Quoting(fails)
@@ -653,14 +594,15 @@ def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path,
         assert memory.stats().counts["pending"] == 0
         for key in held.keys() & before.keys():
             assert held[key]["entries"] == before[key]["entries"]
-        # The policy's order decides: of the old ones, the oldest went.
+        # The order decides: of the old ones, the oldest went.
         numbers = sorted(int(key.split()[1]) for key in held if key in before)
         assert numbers == list(range(number - len(numbers), number))
     assert watch.worst <= BUDGET
 
 
+@pytest.mark.usefixtures("oldest_first")
 def test_an_interruption_while_they_are_judged_again_leaves_a_good_file(path: Path, watch: Watch) -> None:
-    with opened(path, BUDGET, preferences=[WINE], retention=OldestFirst(), floor=0) as memory:
+    with opened(path, BUDGET, preferences=[WINE], floor=0) as memory:
         memory.add(Item(id=f"item {n}", text=text_of(n, 250, sure=n % 3)) for n in range(60))
         raising = Raising(KeyboardInterrupt(), after=0)
         raising.cached = True  # type: ignore[attr-defined]

@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.encoders.base import Embed
-from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullError
+from epic_memory.errors import BudgetError, RetryQueueFullError
 from epic_memory.pipeline.coarse_filter import candidate_of
 from epic_memory.pipeline.commit import WriteBatch, write
 from epic_memory.pipeline.light_tier import item_bytes, leave
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
-from epic_memory.retention import Held, Positions, choose
+from epic_memory.retention import AT_A_TIME, Held, Positions, choose, least_valuable_first
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.storage.codecs import code_length
 from epic_memory.storage.namespace import CommittedRows
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.seen import EVICTED
-from epic_memory.types import BuildReport, FloatArray, Stance
+from epic_memory.types import BuildReport, FloatArray
 from epic_memory.types.reports import NotKept
 
 _ROUNDS = 30
@@ -36,7 +36,6 @@ _ROUNDS = 30
 _LIGHT_SHARE = 20
 _ROW = 120
 _JUDGED_AGAIN = 16
-_STANCES = {str(stance): number for number, stance in enumerate(Stance)}
 # What is written needs besides its columns: pages are not full, and the SQL indexes take some.
 _FILLING = 1.3
 _SLACK = 6_000
@@ -161,7 +160,7 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
     """Free so many bytes, and tell whether they are free now.
 
     The history of facts goes first, the oldest edits before others, and then the light tier. What goes next is chosen
-    by the retention policy, its share at a time. Of that, the entries the verifier was least sure of are judged again
+    by value, a tenth of what is held at a time. Of that, the entries the verifier was least sure of are judged again
     if a language model has not judged them yet; only then they go.
     """
     budget = session.budget
@@ -203,7 +202,7 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
 
 
 def weigh(session: Session) -> Weighed:
-    """Return the entries of the own namespace, as a retention policy sees them; entries share the bytes of an item."""
+    """Return the entries of the own namespace, as columns; entries share the bytes of an item."""
     store = session.store
     live = {None, *session.space().preference_rows}
     found = [entry for entry in store.entries.stored(session.namespace) if entry["preference"] in live]
@@ -217,10 +216,8 @@ def weigh(session: Session) -> Weighed:
         rows=column("row", np.int64),
         items=items,
         preferences=column("preference", np.int64, missing=-1),
-        stances=np.array([_STANCES[entry["stance"]] for entry in found], dtype=np.int8),
         confidence=column("confidence", np.float32),
         similarity=column("similarity", np.float32),
-        added=column("added", np.float64),
     )
     own = column("text_bytes", np.int64) + (code_length(session.encoder.dimension) + _ROW)
     texts = column("item_bytes", np.int64) + _ROW
@@ -230,20 +227,14 @@ def weigh(session: Session) -> Weighed:
 
 def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
     held = weighed.held
-    try:
-        order = np.asarray(session.retention.order(held, time.time())).astype(np.intp, casting="same_kind")
-    except TypeError as error:
-        raise InvalidInputError(
-            f"The retention policy {session.retention.name!r} must return positions, whole numbers; {error}."
-        ) from None
     # Sizes are estimates. Where much is missing, half of it goes, and the rest is reckoned anew: no more than has to.
     assert session.budget is not None
     part = max(missing // 2, min(missing, session.budget.written_at_once))
-    goal = max(part, int(session.retention.share * int(weighed.sizes.sum())))
+    goal = max(part, int(AT_A_TIME * int(weighed.sizes.sum())))
     # Floors that took more than half of what is held would leave no room for anything new.
     preferences = max(1, len(np.unique(held.preferences)))
     floor = min(session.settings.floor, len(held) // 2 // preferences)
-    return choose(order, held, weighed.sizes, goal, floor)
+    return choose(least_valuable_first(held), held, weighed.sizes, goal, floor)
 
 
 def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
@@ -309,7 +300,7 @@ def evict(session: Session, rows: Sequence[int]) -> int:
         committed.seen = [held.digest for held in gone]
         committed.forgotten = store.seen.add(namespace, committed.seen) > 0
         store.verdicts.forget_chunks(namespace, [held.item.content for held in gone])
-        reason = f"the least valuable by {session.retention.name} when there was no room"
+        reason = "the least valuable when there was no room"
         records = []
         for entry in found:
             held, preference = items[entry["item"]], entry["preference"]

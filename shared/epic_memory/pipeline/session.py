@@ -14,7 +14,7 @@ from epic_memory.encoders.base import Encoder, default_tau, described, taus_for_
 from epic_memory.errors import EncoderError, EncoderMismatchError, NotCopiedError, StoreError
 from epic_memory.pipeline.coarse_filter import Expanded
 from epic_memory.preferences.evidence import borrows
-from epic_memory.retention import Budget, ByValue, RetentionPolicy, budget_in
+from epic_memory.retention import Budget, budget_in
 from epic_memory.runtime.background import Background
 from epic_memory.steering.query_steering import QuerySteering
 from epic_memory.storage.namespace import CommittedRows, Namespace
@@ -47,7 +47,6 @@ class Session:
         model_budget: How much it may be asked a day.
         on_demand: Seconds that an answer waits for verdicts on what it finds; 0 in the background, None for none.
         own_tau: The threshold set or resolved; None for the encoder's own, or one by recall.
-        retention: What goes first where the budget is reached.
         retry_queue: How many undecided items wait at most.
         reserve: Bytes of the file up to which the light tier may fill it; 0 for no light tier.
         budget: Bytes on disk that are never exceeded.
@@ -71,7 +70,6 @@ class Session:
     model_budget: ModelBudget | None
     on_demand: float | None
     own_tau: float | None = None
-    retention: RetentionPolicy = field(default_factory=ByValue)
     retry_queue: int = 0
     reserve: int = 0
     budget: Budget | None = None
@@ -93,7 +91,6 @@ class Session:
         settings, store = self.settings, self.store
         self.namespace = settings.namespace
         self.own_tau = None if settings.tau is None else float(settings.tau)
-        self.retention = ByValue() if settings.retention is None else settings.retention
         self.retry_queue = int(settings.retry_queue)
         store.verdicts.kept = int(settings.verdict_cache)
         store.seen.kept = None if settings.ledger is None else int(settings.ledger)

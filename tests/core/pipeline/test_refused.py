@@ -21,18 +21,6 @@ WINE = "red wine"
 LONE, NAN, INFINITY = "a \ud800 b", float("nan"), float("inf")
 
 
-class Policy:
-    """A retention policy without a share, unless it is given one."""
-
-    name = "policy"
-
-    def __init__(self, **share: float) -> None:
-        vars(self).update(share)
-
-    def order(self, held: object, now: float) -> list[int]:
-        return []
-
-
 SETTINGS: list[tuple[dict[str, Any], str]] = [
     *(({"tau": tau}, "tau") for tau in (-1.5, 1.5, 7, NAN, "high", True)),
     *(({"keep_rate": rate}, "keep_rate") for rate in (0, -0.1, 1.1, 2, NAN)),
@@ -52,7 +40,6 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
         for name in ("coarse", "fine", "must_exist", "read_only", "reencode")
         for value in ("no", None, 0)
     ),
-    *(({"budget": "100 KB", "retention": policy}, "share") for policy in (Policy(), Policy(share=5))),
     ({"steering": "best"}, "paper, signed, off"),
     ({"fallback": 7}, r"callable \(query, k\).*int"),
     ({"encoder": "all-MiniLM-L6-v2"}, "encoder"),

@@ -32,14 +32,12 @@ from epic_memory.encoders import default_encoder
 from epic_memory.errors import (
     DamagedError,
     EncoderError,
-    InvalidInputError,
     NotCopiedError,
     StoreError,
     UnknownItemError,
     VerifierError,
 )
 from epic_memory.pipeline import opening
-from epic_memory.retention import Held
 from epic_memory.storage import namespace
 from epic_memory.storage.memory_schema import ITEMS
 from epic_memory.storage.store import Store
@@ -236,24 +234,6 @@ def test_a_budget_that_another_sets_is_kept_from_the_next_change_on(path: Path) 
             assert path.stat().st_size <= 100_000
         assert memory.stats().budget == 100_000
         assert 0 < len(memory) < 120
-
-
-class Floats:
-    """A retention policy that orders by what are no positions."""
-
-    name, share = "floats", 0.1
-
-    def order(self, held: Held, now: float) -> Any:
-        return np.arange(len(held), dtype=np.float64)
-
-
-def test_a_retention_policy_that_orders_by_floats_is_refused(path: Path) -> None:
-    with memory_at(path, TEA, budget="100 KB", retention=Floats()) as memory:
-        with pytest.raises(InvalidInputError, match="must return positions"):
-            for start in range(0, 600, 60):
-                memory.add(teas(60, 150, start=start))
-        assert len(found(memory)) == len(memory) > 0
-        memory.file.verify()
 
 
 def test_a_file_made_wal_by_others_is_taken_back(path: Path) -> None:

@@ -9,14 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_memory.errors import InvalidInputError
-from epic_memory.retention import ByValue, Held, choose
-from epic_memory.types import Stance
+from epic_memory.retention import Held, choose, least_valuable_first
 
-DAY = 86_400.0
-NOW = 1_800_000_000.0
-DTYPES = {"stances": np.int8, "confidence": np.float32, "similarity": np.float32}
-DTYPES |= {"added": np.float64}
+DTYPES = {"confidence": np.float32, "similarity": np.float32}
 
 
 def held(count: int, **columns: Any) -> Held:
@@ -25,10 +20,8 @@ def held(count: int, **columns: Any) -> Held:
         "rows": range(1, count + 1),
         "items": range(count),
         "preferences": [0] * count,
-        "stances": [0] * count,
         "confidence": [0.8] * count,
         "similarity": [0.4] * count,
-        "added": [NOW - DAY] * count,
     }
     return Held(**{name: np.array(value, dtype=DTYPES.get(name, np.int64)) for name, value in (made | columns).items()})
 
@@ -40,19 +33,14 @@ def any_held(count: int, seed: int, preferences: int = 3) -> Held:
         count,
         rows=np.sort(generator.choice(10 * count + 1, size=count, replace=False)),
         preferences=generator.integers(-1, preferences, size=count),
-        stances=generator.integers(0, len(Stance), size=count),
         confidence=np.where(generator.random(count) < 0.3, np.nan, generator.random(count)),
         similarity=generator.uniform(-1, 1, size=count),
-        added=NOW + generator.normal(size=count) * 100 * DAY,
     )
 
 
-@given(count=st.integers(0, 40), seed=st.integers(0, 2**20), days=st.floats(-1e4, 1e4))
-def test_an_order_has_every_position_once_and_is_the_same_again(count: int, seed: int, days: float) -> None:
-    policy, entries = ByValue(), any_held(count, seed)
-    order = policy.order(entries, NOW + days * DAY)
-    assert sorted(order.tolist()) == list(range(count))
-    assert order.tolist() == policy.order(entries, NOW + days * DAY).tolist()
+@given(count=st.integers(0, 40), seed=st.integers(0, 2**20))
+def test_an_order_has_every_position_once(count: int, seed: int) -> None:
+    assert sorted(least_valuable_first(any_held(count, seed)).tolist()) == list(range(count))
 
 
 UNKNOWN = np.nan
@@ -67,19 +55,7 @@ ORDERS: dict[str, tuple[Held, list[int]]] = {
 
 @pytest.mark.parametrize(("entries", "order"), ORDERS.values(), ids=ORDERS)
 def test_what_goes_first(entries: Held, order: list[int]) -> None:
-    assert ByValue().order(entries, NOW).tolist() == order
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *({"share": value} for value in (0.0, 1.1, float("nan"), True)),
-        *({"similarity": value} for value in (-0.1, float("nan"), "much")),
-    ],
-)
-def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
-        ByValue(**wrong)
+    assert least_valuable_first(entries).tolist() == order
 
 
 def chosen(order: list[int], entries: Held, sizes: list[int], needed: int, floor: int) -> list[int]:
@@ -96,9 +72,3 @@ def test_just_enough_go_in_the_order_given() -> None:
 @pytest.mark.parametrize(("needed", "floor", "rows"), [(3, 1, [0, 1, 4]), (99, 2, [0]), (99, 10, [])])
 def test_a_preference_keeps_its_floor_and_the_next_one_goes(needed: int, floor: int, rows: list[int]) -> None:
     assert chosen([0, 1, 2, 3, 4, 5], held(6, preferences=[0, 0, 0, 1, -1, -1]), [1] * 6, needed, floor) == rows
-
-
-@pytest.mark.parametrize("order", [[0, 1], [0, 1, 1], [0, 1, 3], [0, 1, 2, 2]])
-def test_an_order_that_is_none_is_refused(order: list[int]) -> None:
-    with pytest.raises(InvalidInputError, match="each of the 3 positions once"):
-        chosen(order, held(3), [1] * 3, 1, 0)
