@@ -29,13 +29,13 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 24_570,
+    "lines of epic_memory": 22_265,
     "lines of epic_scale": 2_895,
-    "lines of all packages": 60_070,
-    "lines of tests": 62_130,
+    "lines of all packages": 60_170,
+    "lines of tests": 54_790,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 21_630,
+    "words of the docs": 21_710,
 }
 """The most that each may have: lowered with every change that makes the project smaller; raised for a new feature."""
 
