@@ -32,7 +32,7 @@ ALLOWED = {
     "lines of epic_memory": 22_265,
     "lines of epic_scale": 2_895,
     "lines of all packages": 60_170,
-    "lines of tests": 54_790,
+    "lines of tests": 54_800,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 21_710,

@@ -17,6 +17,7 @@ from llama_index.core.memory import Memory
 from llama_index.core.utils import get_tokenizer
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from pydantic import ValidationError
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from epic_learn import add_conversation
 from epic_llamaindex.memory_block import EpicMemoryBlock
@@ -280,10 +281,12 @@ async def test_what_leaves_the_buffer_of_a_chat_is_proposed(path: Path) -> None:
     with EpicMemory.open(path, []) as memory:
         block = EpicMemoryBlock(memory=memory, propose=True)
         how: dict[str, Any] = {"token_limit": 400, "chat_history_token_ratio": 0.05, "token_flush_size": 20}
-        chat = Memory.from_defaults(session_id="s", memory_blocks=[block], **how)
+        engine = create_async_engine("sqlite+aiosqlite:///:memory:")
+        chat = Memory.from_defaults(session_id="s", memory_blocks=[block], async_engine=engine, **how)
         for text in said:
             for message in (user(text), assistant("I love rice, and so do you.")):
                 await chat.aput(message)
+        await engine.dispose()  # the garbage collector would close it in another test, after this one's loop has gone
     with EpicMemory.open(path) as memory:
         assert len(memory.proposals) == 2
     reading = Settings(read_only=True)
