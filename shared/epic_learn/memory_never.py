@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from epic_learn.never import Rules, rules_of, topics_of, write_rules
+from epic_learn.never import Rules, changing_rules, rules_of, topics_of
 from epic_memory.errors import InvalidInputError
 from epic_memory.groups.live import Live
 from epic_memory.pipeline.session import Session
@@ -57,17 +57,17 @@ class MemoryNever(Live[str]):
         Raises:
             InvalidInputError: for an empty text, or one that is ruled out already.
         """
-        rules, topic = self._rules(), checked_text(topic, "The topic").strip()
-        if topic in rules.topics:
-            raise InvalidInputError(f"{topic!r} is ruled out already.")
-        rules.topics.append(topic)
-        write_rules(self._session, rules)
+        topic = checked_text(topic, "The topic").strip()
+        with changing_rules(self._session) as rules:
+            if topic in rules.topics:
+                raise InvalidInputError(f"{topic!r} is ruled out already.")
+            rules.topics.append(topic)
 
     def add_folder(self, folder: str | Path) -> None:
         """Rule a folder out."""
-        rules, path = self._rules(), str(Path(folder).resolve())
-        rules.folders = list(dict.fromkeys([*rules.folders, path]))
-        write_rules(self._session, rules)
+        path = str(Path(folder).resolve())
+        with changing_rules(self._session) as rules:
+            rules.folders = list(dict.fromkeys([*rules.folders, path]))
 
     def remove(self, rule: str | Path) -> None:
         """Lift a rule, given as the topic or the folder.
@@ -75,12 +75,11 @@ class MemoryNever(Live[str]):
         Raises:
             InvalidInputError: if there is none like it.
         """
-        rules = self._rules()
-        if rule in rules.topics:
-            rules.topics.remove(str(rule))
-            del rules.counts[str(rule)]
-        elif str(Path(rule).resolve()) in rules.folders:
-            rules.folders.remove(str(Path(rule).resolve()))
-        else:
-            raise InvalidInputError(f"{str(rule)!r} is not ruled out. memory.never lists what is.")
-        write_rules(self._session, rules)
+        with changing_rules(self._session) as rules:
+            if rule in rules.topics:
+                rules.topics.remove(str(rule))
+                del rules.counts[str(rule)]
+            elif str(Path(rule).resolve()) in rules.folders:
+                rules.folders.remove(str(Path(rule).resolve()))
+            else:
+                raise InvalidInputError(f"{str(rule)!r} is not ruled out. memory.never lists what is.")

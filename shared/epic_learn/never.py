@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -62,18 +63,17 @@ def rules_of(session: Session) -> Rules:
         return Rules.of(session.rules())
 
 
-def write_rules(session: Session, rules: Rules) -> None:
-    """Write the rules into the file."""
+@contextmanager
+def changing_rules(session: Session) -> Iterator[Rules]:
+    """Yield the rules as they are now in the file, and write what becomes of them."""
     session.store.check_writable()
     with session.lock, session.store.transaction():
-        _put(session, rules)
-
-
-def _put(session: Session, rules: Rules) -> None:
-    stored = {"topics": rules.topics, "folders": rules.folders, "counts": dict(rules.counts)}
-    # Should writing fail, they are read again from the file.
-    session.never = None
-    session.store.set_meta(**{session.rules_key: stored if rules.topics or rules.folders else None})
+        session.never = None  # others may have changed them; should writing fail, they are read again
+        rules = rules_of(session)
+        yield rules
+        stored = {"topics": rules.topics, "folders": rules.folders, "counts": dict(rules.counts)}
+        session.never = None
+        session.store.set_meta(**{session.rules_key: stored if rules.topics or rules.folders else None})
 
 
 def ruled_out(session: Session, texts: Sequence[str]) -> Effects[list[bool]]:
@@ -82,13 +82,8 @@ def ruled_out(session: Session, texts: Sequence[str]) -> Effects[list[bool]]:
         topics = tuple(rules_of(session).topics)
     about = yield from topics_of(session, topics, texts)
     if any(about):
-        session.store.check_writable()
-        with session.lock, session.store.transaction():
-            # As they are now: others may have changed them while the texts were embedded.
-            session.never = None
-            rules = rules_of(session)
+        with changing_rules(session) as rules:
             rules.counts.update(topic for found in about for topic in found if topic in rules.topics)
-            _put(session, rules)
     return list(map(bool, about))
 
 

@@ -87,6 +87,8 @@ class KnownVectors:
         self.known: dict[str, FloatArray] = {}
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # a copy asks before it has any attribute
+            raise AttributeError(name)
         return getattr(self._encoder, name)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:

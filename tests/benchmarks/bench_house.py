@@ -29,10 +29,10 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 22_265,
-    "lines of epic_scale": 2_895,
-    "lines of all packages": 60_170,
-    "lines of tests": 54_800,
+    "lines of epic_memory": 22_270,
+    "lines of epic_scale": 2_897,
+    "lines of all packages": 60_180,
+    "lines of tests": 54_820,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 21_710,

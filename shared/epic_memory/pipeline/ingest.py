@@ -111,6 +111,8 @@ def add_batch(
 
 def _add_facts(session: Session, facts: list[Item], report: BuildReport, clock: Clock) -> Effects[None]:
     """Add those facts that are not about a topic that is ruled out."""
+    with session.lock:
+        session.space()  # sees what another process has ruled out
     if facts := (yield from _allowed(session, facts, report)):
         yield from optional("epic_learn.facts.editing", "add_facts")(session, facts, report, clock)
 

@@ -171,7 +171,8 @@ def _by_text(session: Session, asked: Search, scope: _Scope) -> tuple[Hits, Unju
     foreign = is_foreign_to(encoder, asked.query, space.preferences)
     found = candidates(space, encoder, asked.query, scope.vector, asked.k, items=items, foreign=foreign)
     kind = None if foreign else kind_of(encoder, asked.query, scope.query)
-    needed = kind if kind is None or space.preferences else kind.of_documents()
+    of_notes = bool(space.preferences) or min_score == "personal"
+    needed = kind if kind is None or of_notes else kind.of_documents()
     if found.lifts[1].any():  # who names a speaker asks what was said, in whatever words: "When did Tom move?"
         needed = None
     least = least_topic(encoder, found.topics, len(space.texts), "auto", needed)

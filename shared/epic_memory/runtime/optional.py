@@ -12,6 +12,7 @@ def optional(module: str, name: str) -> Any:
     """Return what another package of the distribution defines; a missing one is a `MissingPackageError`."""
     package = module.partition(".")[0]
     try:
+        import_module(package)  # whole, before a part: threads that begin with different parts wait for each other
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != package:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from epic_memory import EpicMemory, Item, Preference, Settings
 from epic_memory.errors import InvalidInputError, ReadOnlyError
 from epic_memory.types import FloatArray
 from epic_memory.types.proposals import Proposal
-from helpers import Call, HashEncoder, calling
+from helpers import Call, HashEncoder, calling, together
 
 AVOIDS = "I avoid hotels with casinos."
 INSULIN, HOTEL = "I take insulin every morning for my diabetes.", "A hotel with a casino."
@@ -113,6 +114,19 @@ def test_rules_are_kept_in_the_file_and_seen_by_others(tmp_path: Path, path: Pat
         other.add([INSULIN])
         assert texts(other) == {INSULIN} and not other.never.folders
         assert b"insulin" not in b"".join(str(value).encode() for value in one.never.counts)
+
+
+def test_a_fact_heeds_a_rule_that_another_process_added(path: Path) -> None:
+    with EpicMemory.open(path, [AVOIDS]) as memory, EpicMemory.open(path) as other:
+        assert list(memory.never) == []
+        other.never.add("my health")
+        assert memory.facts.add(INSULIN).kept_out == 1 and not memory.facts
+
+
+def test_rules_of_several_threads_are_all_kept(memory: EpicMemory) -> None:
+    topics = [f"topic {n}" for n in range(20)]
+    together(*(partial(memory.never.add, topic) for topic in topics))
+    assert sorted(memory.never) == sorted([*topics, "my health"])
 
 
 def test_rules_go_with_an_export(memory: EpicMemory, tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ def test_a_general_question_near_to_a_note_finds_it_by_default(memory: EpicMemor
     assert memory.search("What is kitenge made of?", options=PERSONAL) == []
 
 
+def test_notes_without_a_preference_are_notes() -> None:
+    alone = EpicMemory([])
+    alone.add([SHOP, CLOTH])
+    assert alone.search("How is cheese made?", options=PERSONAL) == []
+    assert alone.search("Which cheese shop gives a discount?", options=PERSONAL)[0].item.text == SHOP
+
+
 def test_all_preferences_are_listed_if_they_are_asked_for(memory: EpicMemory) -> None:
     options = SearchOptions(min_score="personal", opening="all")
     assert ALLERGY in memory.context("How is cheese made?", options=options)
