@@ -32,7 +32,7 @@ ALLOWED = {
     "lines of epic_memory": 22_270,
     "lines of epic_scale": 2_897,
     "lines of all packages": 60_180,
-    "lines of tests": 54_835,
+    "lines of tests": 54_840,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
     "words of the docs": 21_710,

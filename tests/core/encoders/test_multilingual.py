@@ -44,6 +44,12 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(MULTILINGUAL)
 
 
+@pytest.fixture
+def without_minilm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the extra minilm not installed, as far as Python can tell."""
+    monkeypatch.setattr("epic_memory.encoders.minilm.find_spec", lambda _: None)
+
+
 needs_minilm = pytest.mark.skipif(not by_name.has_minilm(), reason="needs the extra minilm")
 made = pytest.mark.parametrize(
     "make", [MultilingualEncoder, pytest.param(lambda: MiniLMEncoder(threads=1), marks=needs_minilm)]
@@ -88,6 +94,7 @@ def test_the_fingerprint_is_of_the_weights(folder: Path, files: list[str]) -> No
     assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["fingerprint"] == digest.hexdigest()[:32]
 
 
+@pytest.mark.usefixtures("without_minilm")
 @pytest.mark.parametrize("name", ["minilm", "multilingual"])
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(f"epic_memory.encoders.{name}.find_spec", lambda _: None)
@@ -131,7 +138,7 @@ def test_it_finds_translations() -> None:
         assert (better < 10).mean() >= 0.85, language
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("installed", "without_minilm")
 @pytest.mark.parametrize(
     ("preferences", "name"),
     [
