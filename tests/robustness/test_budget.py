@@ -471,7 +471,7 @@ def test_evicted_entries_are_counted_and_on_record_with_the_reason(path: Path) -
         for record in records:
             assert record.item_id in came
             assert came[record.item_id].text.startswith(record.text)
-            assert "by-value" in record.reason
+            assert "least valuable" in record.reason
             assert record.preference in {WINE, TRAIN}
             assert record.similarity is not None
         gone = list(dict.fromkeys(record.item_id for record in records if record.item_id not in held))
