@@ -50,8 +50,7 @@ class MemoryFacts(Live[Item]):
             fact: A short statement, in English for updates to be recognised.
             type, subclass: Kept as the metadata `memory_type` and `memory_subclass`.
             metadata: More metadata.
-            expires_at: Time from which it does not hold any more, with a zone; by default the end of the day that it
-                states itself, as in "My voucher expires on 14 May 2027".
+            expires_at: Time from which it does not hold any more, with a zone; by default the item's, or never.
 
         Raises:
             InvalidInputError: for a fact that is too long, or arguments that cannot be.
