@@ -19,10 +19,11 @@ from epic_memory.runtime.background import Background
 from epic_memory.steering.query_steering import QuerySteering
 from epic_memory.storage.namespace import CommittedRows, Namespace
 from epic_memory.storage.store import Store
+from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, FloatArray, Item, Preference
 from epic_memory.types.digests import DIGEST_BYTES, digest
 from epic_memory.types.modes import Mode
-from epic_memory.verification.base import BaseVerifier, Verifier, base_verifier
+from epic_memory.verification.base import EMBEDDED, BaseVerifier, Verifier, base_verifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
@@ -93,6 +94,7 @@ class Session:
         self.own_tau = None if settings.tau is None else float(settings.tau)
         self.retry_queue = int(settings.retry_queue)
         store.verdicts.kept = int(settings.verdict_cache)
+        store.entries.quoting = verifier_number(EMBEDDED)
         store.seen.kept = None if settings.ledger is None else int(settings.ledger)
         store.seen.records_kept = None if settings.not_kept is None else int(settings.not_kept)
         self._seen_change = store.changed_elsewhere()

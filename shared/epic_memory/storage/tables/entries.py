@@ -81,9 +81,14 @@ def verifier_number(name: str) -> int:
 
 
 class Entries(Repository):
-    """Repository of the entries of a memory."""
+    """Repository of the entries of a memory.
+
+    Attributes:
+        quoting: The number of the verifier that writes in the words of an entry's own preference and item only.
+    """
 
     table = "entries"
+    quoting = -1
 
     def __init__(self, db: Database, items: Items, preferences: Preferences) -> None:
         super().__init__(db)
@@ -164,7 +169,8 @@ class Entries(Repository):
     def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
         """Remove sentences that mention a removed preference from texts of entries; their embeddings stay."""
         preferences = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
-        rows = sorted(row for (row,) in self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,)))
+        free = f"SELECT entries.row FROM entries {_HERE} AND entries.verifier != ?"
+        rows = sorted(row for (row,) in self.db.read(free, (namespace, self.quoting)))
         tail, also = "JOIN items ON items.row = entries.item WHERE entries.row IN", "items.text AS item_text"
         for start in range(0, len(rows), _AT_ONCE):
             changed: dict[int, dict[str, str | bytes]] = {}
