@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from epic_memory.errors import BudgetError, InvalidInputError, UnknownPreferenceError
-from epic_memory.pipeline.session import Session, reader_among
+from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import warn_of_unread
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.batching import checked_part
@@ -20,6 +20,7 @@ from epic_memory.runtime.telemetry import Progress
 from epic_memory.storage.namespace import Namespace
 from epic_memory.types import BuildReport, Preference, checked_aspects, checked_expansion
 from epic_memory.types.preferences import Aspects, Expansion
+from epic_memory.verification.base import base_verifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
@@ -37,7 +38,7 @@ _NO_EXPANSION = "The model's answer holds no expansion."
 def check_reader(settings: Settings, verifier: Verifier, expander: Reader | None) -> None:
     """Raise `InvalidInputError` if a model is to read or expand preferences, and there is none."""
     for name in ("aspects", "expansions"):
-        if getattr(settings, name) == "model" and reader_among(verifier, expander) is None:
+        if getattr(settings, name) == "model" and expander is None and base_verifier(verifier).aspect_reader is None:
             raise InvalidInputError(
                 f"{name}='model' needs a language model: llm='ollama:qwen3:4b', or Settings(expander='ollama:qwen3:4b')"
                 " beside another verifier."

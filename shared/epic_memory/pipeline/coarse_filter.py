@@ -146,25 +146,6 @@ def coarse_filter(
     return passing if named is None else passing | named
 
 
-def candidates_in(
-    items: Sequence[Item],
-    embeddings: FloatArray,
-    preferences: Sequence[Preference],
-    vectors: FloatArray,
-    taus: FloatArray,
-    expanded: Sequence[Expanded],
-) -> tuple[list[Candidate], set[int]]:
-    """Return the items that the coarse filter lets through as candidates, and their rows; see `coarse_filter`."""
-    named = broken_in([item.content for item in items], preferences)
-    passing = coarse_filter(embeddings, vectors, taus, expanded=expanded, named=named)
-    passed = np.flatnonzero(passing.any(axis=1)).tolist()
-    candidates = [
-        candidate_of(items[row], embeddings[row], np.flatnonzero(passing[row]).tolist(), preferences, vectors)
-        for row in passed
-    ]
-    return candidates, set(passed)
-
-
 def candidate_of(
     item: Item, embedding: FloatArray, rows: Sequence[int], preferences: Sequence[Preference], vectors: FloatArray
 ) -> Candidate:

@@ -12,8 +12,9 @@ from epic_memory.errors import NoPreferencesError
 from epic_memory.pipeline.aspects import reread_preferences
 from epic_memory.pipeline.coarse_filter import (
     Expanded,
+    broken_in,
     candidate_of,
-    candidates_in,
+    coarse_filter,
     expanded_phrases,
     similarity,
     tau_for_keep_rate,
@@ -391,5 +392,12 @@ def coarse_stage(
         every = range(len(preferences) if session.settings.fine else 0)
         both = zip(items, embeddings, strict=True)
         return [candidate_of(item, embedding, every, preferences, vectors) for item, embedding in both], []
-    candidates, passed = candidates_in(items, embeddings, preferences, vectors, session.taus(preferences), expanded)
-    return candidates, [(item, embeddings[row]) for row, item in enumerate(items) if row not in passed]
+    named = broken_in([item.content for item in items], preferences)
+    passing = coarse_filter(embeddings, vectors, session.taus(preferences), expanded=expanded, named=named)
+    passed = np.flatnonzero(passing.any(axis=1)).tolist()
+    candidates = [
+        candidate_of(items[row], embeddings[row], np.flatnonzero(passing[row]).tolist(), preferences, vectors)
+        for row in passed
+    ]
+    below = set(range(len(items))).difference(passed)
+    return candidates, [(items[row], embeddings[row]) for row in sorted(below)]

@@ -313,10 +313,5 @@ class Session:
         return None if made == described(self.encoder) else made
 
 
-def reader_among(verifier: Verifier, expander: Reader | None) -> Reader | None:
-    """Return the model that reads preferences: the expander, or else the verifier's."""
-    return base_verifier(verifier).aspect_reader if expander is None else expander
-
-
 def _named(encoder: Mapping[str, Any]) -> str:
     return f"{encoder['name']} ({encoder['dimension']} dimensions, fingerprint {str(encoder['fingerprint'])[:8]})"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from epic_memory.encoders.base import Embed, Encoder
 from epic_memory.errors import BudgetError, EpicError
@@ -29,8 +28,7 @@ Decided: TypeAlias = Sequence[tuple[Candidate, Verdict]]
 """Candidates with their verdicts."""
 
 
-@dataclass(frozen=True)
-class VerdictBatch:
+class VerdictBatch(NamedTuple):
     """Some verdicts: all of them, and the new ones among them, which are to be remembered."""
 
     decided: Decided
@@ -134,7 +132,15 @@ def batch_of(
         elif verdict.decision is Decision.DISCARD:
             batch.discarded.append(candidate.item)
             batch.rejected.append((candidate.item, candidate.embedding))
-            batch.records.append((version_of(candidate.item), _discarded(candidate, verdict)))
+            record = NotKept(
+                item_id=candidate.item.id,
+                text=candidate.item.text,
+                stage="verification",
+                reason=verdict.rationale or "fine verification found it irrelevant",
+                preference=candidate.preferences[0].text if candidate.preferences else "",
+                similarity=candidate.similarities[0] if candidate.similarities else None,
+            )
+            batch.records.append((version_of(candidate.item), record))
             report.discarded += 1
         else:
             # What the model said waits with the item: `explain` shows it.
@@ -172,18 +178,6 @@ def batch_of(
         ] or [NewEntry(vector=candidate.embedding)]  # where neither stage says what an item is for
         batch.kept.append(KeptItem(item=candidate.item, entries=entries, vector=candidate.embedding))
     return batch
-
-
-def _discarded(candidate: Candidate, verdict: Verdict) -> NotKept:
-    item, nearest = candidate.item, candidate.preferences[0] if candidate.preferences else None
-    return NotKept(
-        item_id=item.id,
-        text=item.text,
-        stage="verification",
-        reason=verdict.rationale or "fine verification found it irrelevant",
-        preference="" if nearest is None else nearest.text,
-        similarity=candidate.similarities[0] if candidate.similarities else None,
-    )
 
 
 def remember(session: Session, batch: WriteBatch) -> None:

@@ -53,7 +53,12 @@ def span(name: str, clock: Clock) -> Iterator[dict[str, int]]:
     """
     counts: dict[str, int] = {}
     above, before, started = clock.span, dict(clock.parts), time.perf_counter()
-    clock.span = made = _begun(name, above) if "opentelemetry.trace" in sys.modules else None
+    trace, made = sys.modules.get("opentelemetry.trace"), None
+    if trace is not None:
+        # Given, not taken from the context: what is between two effects runs in other threads.
+        context = None if above is None else trace.set_span_in_context(above)
+        made = trace.get_tracer("epic_memory").start_span(f"epic.{name}", context)
+    clock.span = made
     failure = ""
     try:
         yield counts
@@ -63,28 +68,16 @@ def span(name: str, clock: Clock) -> Iterator[dict[str, int]]:
     finally:
         clock.span = above
         seconds = {part: spent for part, total in clock.parts.items() if (spent := total - before.get(part, 0.0))}
-        if made is not None:
-            _ended(made, counts, seconds, failure)
+        if trace is not None and made is not None:
+            made.set_attributes(measures(counts, seconds))
+            if failure:
+                made.set_attribute("error.type", failure)
+                made.set_status(trace.StatusCode.ERROR)
+            made.end()
         if _logger.isEnabledFor(logging.DEBUG):
             told = ", ".join(f"{key} {value}" for key, value in counts.items())
             ended = f"ended with {failure}" if failure else "done"
             _logger.debug("%s %s in %.4f s: %s", name, ended, time.perf_counter() - started, told)
-
-
-def _begun(name: str, above: Any) -> Any:
-    """Begin a span below another."""
-    trace = sys.modules["opentelemetry.trace"]
-    # Given, not taken from the context: what is between two effects runs in other threads.
-    context = None if above is None else trace.set_span_in_context(above)
-    return trace.get_tracer("epic_memory").start_span(f"epic.{name}", context)
-
-
-def _ended(made: Any, counts: Mapping[str, int], seconds: Mapping[str, float], failure: str) -> None:
-    made.set_attributes(measures(counts, seconds))
-    if failure:
-        made.set_attribute("error.type", failure)
-        made.set_status(sys.modules["opentelemetry.trace"].StatusCode.ERROR)
-    made.end()
 
 
 class Progress:

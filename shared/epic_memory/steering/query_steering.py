@@ -19,11 +19,13 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.evidence import AspectEmbeddings
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Effects, run
-from epic_memory.steering.paper import nearest_preference, steered
 from epic_memory.steering.question_kind import QuestionKind, kind_of
 from epic_memory.types import FloatArray, Preference
 from epic_memory.types.modes import Mode, checked_mode
 from epic_memory.types.validation import checked_tau
+
+NOTHING = 1e-6
+"""Length of a vector of which nothing is left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +200,8 @@ class QuerySteering:
         rows = np.arange(len(self.vectors)) if only is None else only
         if not len(rows):
             return Chosen([], [], [], 0.0, None)
-        row = int(rows[nearest_preference(query, self.vectors[rows])])
+        # p* = argmax_p Sim(E(q), E(p)) (Eq. 7)
+        row = int(rows[np.argmax(self.vectors[rows] @ query)])
         nearest = float(self.vectors[row] @ query)
         if self.mode == "off" or (self.floor is not None and nearest < self.floor):
             return Chosen([], [], [], 0.0, nearest)
@@ -206,7 +209,11 @@ class QuerySteering:
 
     def moved(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
         """Return the query moved to chosen preferences (Eq. 8); in signed mode with `turns` also away from phrases."""
-        return steered(query, self.vectors[chosen.rows[0]])
+        # q~ = (E(q) + E(p*)) / ||E(q) + E(p*)|| (Eq. 8)
+        moved = query + self.vectors[chosen.rows[0]]
+        length = np.linalg.norm(moved)
+        # A query that is the exact opposite of the preference cancels out with it; it is then left unchanged.
+        return (moved / length).astype(np.float32) if length > NOTHING else query
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the scores by which raw texts are ranked for a query in this mode, shape `(len(texts),)`.

@@ -105,12 +105,21 @@ class Nearness:
         weights = RelevanceWeights.shipped()
         self._vectors = vectors
         parts = [part for one in sides for part in (one.questions, one.expanded)]
-        self._groups = _Groups(parts, vectors)
+        self._phrases = np.concatenate([vectors[:0], *parts])
+        sizes = [len(part) for part in parts]
+        # The rows of each group of phrases, padded to the longest; the padding refers to a cosine below any other.
+        self._places = np.full((len(parts), max(2, *sizes, 2)), len(self._phrases), dtype=np.intp)
+        start = 0
+        for number, size in enumerate(sizes):
+            self._places[number, :size] = np.arange(start, start + size)
+            if size == 1:
+                self._places[number, 1] = start
+            start += size
         counts = [
             (weights.borrowed if one.borrowed else weights.written) if len(one.expanded) else (0.0, 0.0)
             for one in sides
         ]
-        there = np.array([len(part) > 0 for part in parts], dtype=bool).reshape(-1, 2)
+        there = np.array([size > 0 for size in sizes], dtype=bool).reshape(-1, 2)
         self._shares = np.where(there, np.array(counts, dtype=np.float32).reshape(-1, 2), np.float32(0.0))
         self._whole = 1.0 + self._shares.sum(axis=1)
         self._expanded = bool(self._shares.any())
@@ -121,32 +130,12 @@ class Nearness:
         """Return near(p, z) of each preference for a unit vector z, shape `(m,)`; for several `(n, d)`, `(n, m)`."""
         near: FloatArray = directions @ self._vectors.T
         if self._expanded:
-            highest = self._groups.highest_two(directions).reshape(*near.shape, 2)
+            cosines = np.empty((*directions.shape[:-1], len(self._phrases) + 1), dtype=np.float32)
+            np.matmul(directions, self._phrases.T, out=cosines[..., :-1])
+            cosines[..., -1] = -2.0
+            highest = highest_two(cosines[..., self._places]).reshape(*near.shape, 2)
             near = (near + (highest * self._shares).sum(axis=-1)) / self._whole
         return near - self._common
-
-
-class _Groups:
-    """Rows of vectors in groups, for the mean of the two highest cosines of each group."""
-
-    def __init__(self, parts: Sequence[FloatArray], like: FloatArray) -> None:
-        self._rows = np.concatenate([like[:0], *parts])
-        sizes = [len(part) for part in parts]
-        # Each group is padded to the longest; the padding refers to a cosine below any other.
-        self._places = np.full((len(parts), max(2, *sizes, 2)), len(self._rows), dtype=np.intp)
-        start = 0
-        for number, size in enumerate(sizes):
-            self._places[number, :size] = np.arange(start, start + size)
-            if size == 1:
-                self._places[number, 1] = start
-            start += size
-
-    def highest_two(self, directions: FloatArray) -> FloatArray:
-        """Return the mean of the two highest cosines of each group with directions `(..., d)`, shape `(..., m)`."""
-        cosines = np.empty((*directions.shape[:-1], len(self._rows) + 1), dtype=np.float32)
-        np.matmul(directions, self._rows.T, out=cosines[..., :-1])
-        cosines[..., -1] = -2.0
-        return highest_two(cosines[..., self._places])
 
 
 def nearness(query: FloatArray, to: Nearness, candidates: FloatArray | None) -> FloatArray:

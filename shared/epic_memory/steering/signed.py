@@ -1,6 +1,6 @@
 """Signed steering: towards liked and away from avoided phrases; a variant of query steering (section 3.3).
 
-The paper moves a query towards the preference most similar to it (`paper`, Eq. 7-8): for "I avoid hotels with casinos"
+The paper moves a query towards the preference most similar to it (Eq. 7-8): for "I avoid hotels with casinos"
 towards casinos. The signed mode uses the liked and the avoided phrases of every preference that is relevant to the
 query, each preference with its weight w_p.
 
@@ -60,7 +60,7 @@ from epic_memory.preferences.evidence import (
 )
 from epic_memory.preferences.parser import aspects_of
 from epic_memory.runtime.effects import Effects, run
-from epic_memory.steering.query_steering import Chosen, QuerySteering
+from epic_memory.steering.query_steering import NOTHING, Chosen, QuerySteering
 from epic_memory.steering.question_kind import QuestionKind, by_preference
 from epic_memory.steering.relevance import (
     Nearness,
@@ -95,10 +95,6 @@ class SteeringWeights(StageWeights):
     tie: float  # largest difference at which two preferences are about equally near
     vote: float  # how much nearer a preference is if all that answers the query was judged to follow or break it
     felt: float  # share below which a preference is skipped, as it hardly changes the order
-
-
-# Length of a vector of which nothing is left.
-_NOTHING = 1e-6
 
 
 class Signed(QuerySteering):
@@ -305,4 +301,4 @@ class Signed(QuerySteering):
 def _unit(vector: FloatArray, otherwise: FloatArray) -> FloatArray:
     length = math.sqrt(float(vector @ vector))
     # A query exactly opposite to the preferences cancels out; it is then left unchanged.
-    return (vector / np.float32(length)).astype(np.float32) if length > _NOTHING else otherwise
+    return (vector / np.float32(length)).astype(np.float32) if length > NOTHING else otherwise
