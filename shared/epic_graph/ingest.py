@@ -83,13 +83,13 @@ def grow(work: Work, rows: Sequence[int], progress: Progress) -> Effects[None]:
             for answer in answers.values():
                 report.usage.add(answer.usage)
             found = {row: Answered(items[row], answer, _named(answer)) for row, answer in answers.items()}
-            yield from _fitted(work, found)
+            _fitted(work, found)
             progress.advance(len(answers))
             if batch.last:
                 break
 
 
-def _fitted(work: Work, found: Found) -> Effects[None]:
+def _fitted(work: Work, found: Found) -> None:
     """Commit answers; under a byte budget passage by passage, after making room for each."""
     session, report = work.session, work.report
     if session.budget is None:
@@ -102,7 +102,7 @@ def _fitted(work: Work, found: Found) -> Effects[None]:
             needed = _GROWTH + _ROW * len(one.names)
             if isinstance(one.answer, Extraction):
                 needed += sum(4 + len(fact.relation.encode()) for fact in one.answer.facts)
-            if needed <= session.budget.largest_item and (yield from make_room(session, needed, evicted)):
+            if needed <= session.budget.largest_item and make_room(session, needed, evicted):
                 _write(work, {row: one})
                 room = True
         except BudgetError:

@@ -21,7 +21,7 @@ from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullErr
 from epic_memory.retention import checked_budget
 from epic_memory.storage.sqlite import database
 from epic_memory.types import Alignment, Candidate
-from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, not_locked, settled
+from helpers import FakeVerifier, HashEncoder, KeepAll, UndecidedAll, not_locked, settled
 from tables import table
 
 pytestmark = pytest.mark.usefixtures("locking")
@@ -34,14 +34,6 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 def path(tmp_path: Path) -> Path:
     (tmp_path / "memory").mkdir()
     return tmp_path / "memory" / "me.epic"
-
-
-@pytest.fixture
-def oldest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the oldest entries leave first, whatever their values."""
-    monkeypatch.setattr(
-        "epic_memory.pipeline.eviction.least_valuable_first", lambda held: np.arange(len(held), dtype=np.intp)
-    )
 
 
 # Measuring.
@@ -483,134 +475,9 @@ def test_evicted_entries_are_counted_and_on_record_with_the_reason(path: Path) -
         assert again.known == len(gone)
 
 
-# Judged again before they go.
-
-
-def other(number: int) -> Item:
-    return Item(id=f"other {number}", text=text_of(9000 + number, 250, sure=9))
-
-
-def filled_to(share: float, memory: EpicMemory, about: str = WINE) -> int:
-    """Add items until a file has a share of its budget; how many."""
-    number = 0
-    while memory.stats().bytes["total"] < BUDGET * share and number < 150:
-        memory.add([Item(id=f"item {number}", text=text_of(number, 250, about=about, sure=number % 3))])
-        number += 1
-    return number
-
-
 def test_a_preference_that_suits_all_of_a_full_memory_takes_little_of_it(path: Path) -> None:
     with opened(path, "400 KB", preferences=[f"I love {WINE}."], verifier=KeepAll(), coarse=False, reserve=0) as memory:
         memory.add(stream(600_000, 600))
         before = len(memory.items())
         report = memory.preferences.add(f"I love {TRAIN}.")
         assert report.entries and len(memory.items()) >= 0.8 * before
-
-
-@pytest.mark.usefixtures("oldest_first")
-def test_entries_that_would_go_are_judged_again_by_a_language_model(path: Path, watch: Watch) -> None:
-    """Those it keeps stay, with its verdict; those it discards go."""
-    with opened(path, BUDGET, preferences=[WINE], floor=0) as memory:
-        filled_to(0.5, memory)
-        before = held_of(memory, path.parent.parent)
-        memory.verifier = second = Quoting(lambda c: Decision.KEEP if number_of(c) % 2 else Decision.DISCARD)
-        for n in range(1, 600, 2):
-            # Only until it has come to that: those it keeps are the oldest again in time.
-            report = memory.add([other(n)])
-            texts = {text for text, _ in second.asked}
-            asked = [int(key.split()[1]) for key, line in before.items() if line["text"] in texts]
-            if len(asked) > 2 and report.evicted:
-                break
-        held = held_of(memory, path.parent.parent)
-        assert len(asked) > 2
-        gone = [n for n in asked if f"item {n}" not in held]
-        assert report.evicted > 0
-        # Of those asked about, the discarded went.
-        assert {n for n in asked if n % 2 == 0} <= set(gone)
-        kept = [n for n in asked if n % 2 and f"item {n}" in held]
-        assert kept
-        key = f"item {kept[0]}"
-        first, fresh = (where[key]["entries"][0]["verifier"] for where in (before, held))
-        assert fresh != first
-    assert watch.worst <= BUDGET
-
-
-@pytest.mark.usefixtures("oldest_first")
-def test_what_is_forgotten_while_it_is_judged_again_does_not_come_back(path: Path) -> None:
-    gone: list[str] = []
-
-    def slowly(candidate: Candidate) -> Decision:
-        if candidate.item.id.startswith("item") and not gone:
-            gone.append(candidate.item.id)
-            memory.forget(candidate.item.id)
-        return Decision.KEEP
-
-    with opened(path, BUDGET, preferences=[WINE], floor=0) as memory:
-        filled_to(0.5, memory)
-        memory.verifier = Quoting(slowly)
-        for n in range(300):
-            memory.add([other(n)])
-            if gone:
-                break
-        assert gone and gone[0] not in {item.id for item in memory.items()}
-
-
-@pytest.mark.usefixtures("oldest_first")
-def test_a_preference_under_which_the_language_model_discards_goes_though_another_keeps(path: Path) -> None:
-    def only_wine(candidate: Candidate) -> Decision:
-        return Decision.KEEP if candidate.preferences[0].text == WINE else Decision.DISCARD
-
-    with opened(path, BUDGET, preferences=[WINE, TRAIN], floor=0) as memory:
-        filled_to(0.85, memory, about=f"{WINE} on the {TRAIN}")
-        memory.verifier = judge = Quoting(only_wine)
-        memory.add(other(n) for n in range(12))
-        train = Preference(text=TRAIN).id
-        held = held_of(memory, path.parent.parent)
-        asked = {text for text, preferences in judge.asked if preferences == (TRAIN,)}
-        again = [line for key, line in held.items() if key.startswith("item") and line["text"] in asked]
-        assert asked
-        assert again
-        assert not [line["id"] for line in again if train in {entry["preference"] for entry in line["entries"]}]
-
-
-@not_locked
-@pytest.mark.parametrize("failing", ["undecided", "raises"])
-@pytest.mark.usefixtures("oldest_first")
-def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path, watch: Watch, failing: str) -> None:
-    def fails(candidate: Candidate) -> Decision:
-        if not candidate.item.id.startswith("item"):
-            return Decision.KEEP
-        if failing == "raises":
-            raise OSError("gone")
-        return Decision.UNDECIDED
-
-    with opened(path, BUDGET, preferences=[WINE], floor=0) as memory:
-        number = filled_to(0.5, memory)
-        before = held_of(memory, path.parent.parent)
-        memory.verifier = verifier = Quoting(fails)
-        memory.add(other(n) for n in range(30))
-        assert {text for text, _ in verifier.asked} & {line["text"] for line in before.values()}
-        held = held_of(memory, path.parent.parent)
-        assert memory.stats().counts["pending"] == 0
-        for key in held.keys() & before.keys():
-            assert held[key]["entries"] == before[key]["entries"]
-        # The order decides: of the old ones, the oldest went.
-        numbers = sorted(int(key.split()[1]) for key in held if key in before)
-        assert numbers == list(range(number - len(numbers), number))
-    assert watch.worst <= BUDGET
-
-
-@pytest.mark.usefixtures("oldest_first")
-def test_an_interruption_while_they_are_judged_again_leaves_a_good_file(path: Path, watch: Watch) -> None:
-    with opened(path, BUDGET, preferences=[WINE], floor=0) as memory:
-        memory.add(Item(id=f"item {n}", text=text_of(n, 250, sure=n % 3)) for n in range(60))
-        raising = Raising(KeyboardInterrupt(), after=0)
-        raising.cached = True  # type: ignore[attr-defined]
-        memory.verifier = raising
-        with pytest.raises(KeyboardInterrupt):
-            memory.add(Item(id=f"other {n}", text=text_of(9000 + n, 250)) for n in range(60))
-        assert memory.file.verify() > 0
-        memory.verifier = KeepAll()
-        memory.add(Item(id=f"last {n}", text=text_of(8000 + n, 250)) for n in range(60))
-        assert memory.search(WINE)
-    assert watch.worst <= BUDGET

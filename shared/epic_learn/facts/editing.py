@@ -98,7 +98,7 @@ def add_facts(session: Session, items: Sequence[Item], report: BuildReport, cloc
     vectors: FloatArray = yield Embed(encoder, [item.content for item in items], "embedding")
     if session.budget is not None:
         needed = _FILLING * sum(2 * item_bytes(item) for item in items) + _SLACK
-        yield from make_room(session, needed, report, clock)
+        make_room(session, needed, report, clock)
     answers = yield from _asked(session, items, vectors, report)
     if answers:
         items = [

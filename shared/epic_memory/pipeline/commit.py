@@ -12,7 +12,7 @@ from epic_memory.encoders.base import Encoder
 from epic_memory.errors import RetryQueueFullError
 from epic_memory.pipeline.light_tier import admitted, remove
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Clock, Effects
+from epic_memory.runtime.effects import Clock
 from epic_memory.storage.namespace import CommittedRows, Namespace
 from epic_memory.storage.tables.entries import NewEntry, PlacedEntry
 from epic_memory.storage.tables.items import HeldItem, version_of
@@ -76,7 +76,7 @@ class WriteBatch:
         return items + self.discarded
 
 
-def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
+def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> None:
     """Write a batch (Eq. 6), with what the light tier takes of what was rejected, or waits for a verdict.
 
     Raises:
@@ -103,10 +103,10 @@ def written(session: Session, batch: WriteBatch, report: BuildReport, clock: Clo
     if session.budget is None:
         write(session, batch, report, clock)
     else:
-        # Eviction verifies and writes itself.
+        # Eviction writes itself.
         from epic_memory.pipeline.eviction import written_within_budget
 
-        yield from written_within_budget(session, batch, report, clock)
+        written_within_budget(session, batch, report, clock)
 
 
 def write(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> None:

@@ -1,7 +1,4 @@
-"""Writing under a byte budget: room is made for each part of a batch before it is committed.
-
-What goes is judged again, or removed (docs/memory.md, "A budget").
-"""
+"""Writing under a byte budget: room is made for each part of a batch before it is committed (docs/memory.md)."""
 
 from __future__ import annotations
 
@@ -9,33 +6,29 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, RetryQueueFullError
-from epic_memory.pipeline.coarse_filter import candidate_of
 from epic_memory.pipeline.commit import WriteBatch, write
 from epic_memory.pipeline.light_tier import item_bytes, leave
 from epic_memory.pipeline.session import Session
-from epic_memory.pipeline.verify import VerdictBatches, batch_of, forget_gone, remember
-from epic_memory.retention import AT_A_TIME, Held, Positions, choose, least_valuable_first
-from epic_memory.runtime.effects import Clock, Effects
+from epic_memory.pipeline.verify import forget_gone, remember
+from epic_memory.retention import AT_A_TIME, Held, choose, least_valuable_first
+from epic_memory.runtime.effects import Clock
 from epic_memory.storage.codecs import code_length
 from epic_memory.storage.namespace import CommittedRows
-from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.storage.tables.items import version_of
 from epic_memory.storage.tables.seen import EVICTED
-from epic_memory.types import BuildReport, FloatArray
+from epic_memory.types import BuildReport
 from epic_memory.types.reports import NotKept
 
 _ROUNDS = 30
 # The share of the budget that the light tier frees at least when there is no room.
 _LIGHT_SHARE = 20
 _ROW = 120
-_JUDGED_AGAIN = 16
 # What is written needs besides its columns: pages are not full, and the SQL indexes take some.
 _FILLING = 1.3
 _SLACK = 6_000
@@ -49,7 +42,7 @@ _COMING = ("light", "undecided", "kept")
 # writing
 
 
-def written_within_budget(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
+def written_within_budget(session: Session, batch: WriteBatch, report: BuildReport, clock: Clock) -> None:
     """Write a batch part by part, each after room has been made for it.
 
     Raises:
@@ -58,10 +51,10 @@ def written_within_budget(session: Session, batch: WriteBatch, report: BuildRepo
     """
     if batch.verdicts:
         needed = _SLACK + _VERDICT * min(len(batch.verdicts), session.store.verdicts.kept)
-        yield from make_room(session, needed, report, clock)
+        make_room(session, needed, report, clock)
         remember(session, batch)
     for part in _parts(batch):
-        yield from _fitted(session, part, report, clock)
+        _fitted(session, part, report, clock)
     forget_gone(session, batch.asked)
 
 
@@ -87,20 +80,20 @@ def _bytes_of(session: Session, part: WriteBatch) -> int:
     return int(_FILLING * octets)
 
 
-def _fitted(session: Session, part: WriteBatch, report: BuildReport, clock: Clock) -> Effects[None]:
+def _fitted(session: Session, part: WriteBatch, report: BuildReport, clock: Clock) -> None:
     """Write a part; halve what is more than is written at once, and what SQLite refuses."""
     budget, octets = session.budget, _bytes_of(session, part)
     assert budget is not None
     coming = [(name, one) for name in _COMING for one in getattr(part, name)]
     if not coming:
-        yield from make_room(session, octets + _SLACK, report, clock)
+        make_room(session, octets + _SLACK, report, clock)
         write(session, part, report, clock)
         return
     alone = len(coming) == 1
     if octets <= (budget.largest_item if alone else budget.written_at_once):
         # One thing's pages may take more than was reckoned.
         for attempt in range(_ATTEMPTS if alone else 1):
-            if not (yield from make_room(session, octets + _SLACK << attempt, report, clock)):
+            if not make_room(session, octets + _SLACK << attempt, report, clock):
                 break
             with suppress(BudgetError):
                 # Writing may change it.
@@ -113,7 +106,7 @@ def _fitted(session: Session, part: WriteBatch, report: BuildReport, clock: Cloc
     middle = len(coming) // 2
     for half in (coming[:middle], coming[middle:]):
         some: dict[str, Any] = {name: [one for kind, one in half if kind == name] for name in _COMING}
-        yield from _fitted(session, replace(part, **some), report, clock)
+        _fitted(session, replace(part, **some), report, clock)
 
 
 def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildReport, clock: Clock) -> None:
@@ -148,20 +141,11 @@ def _turn_down(session: Session, part: WriteBatch, octets: int, report: BuildRep
 # making room
 
 
-class Weighed(NamedTuple):
-    """The entries of a namespace, the bytes that each frees, and the numbers of the verifiers that decided."""
-
-    held: Held
-    sizes: NDArray[np.int64]
-    verifiers: NDArray[np.int64]
-
-
-def make_room(session: Session, needed: int, report: BuildReport, clock: Clock | None = None) -> Effects[bool]:
+def make_room(session: Session, needed: int, report: BuildReport, clock: Clock | None = None) -> bool:
     """Free so many bytes, and tell whether they are free now.
 
     The history of facts goes first, the oldest edits before others, and then the light tier. What goes next is chosen
-    by value, a tenth of what is held at a time. Of that, the entries the verifier was least sure of are judged again
-    if a language model has not judged them yet; only then they go.
+    by value, a tenth of what is held at a time.
     """
     budget = session.budget
     assert budget is not None
@@ -189,20 +173,25 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
         if room:
             break
         with session.lock, session.store.reading():
-            weighed = weigh(session)
-        doomed = _doomed(session, weighed, missing)
+            held, sizes = weigh(session)
+        # Sizes are estimates. Where much is missing, half of it goes, and the rest is reckoned anew: no more than has
+        # to.
+        part = max(missing // 2, min(missing, budget.written_at_once))
+        goal = max(part, int(AT_A_TIME * int(sizes.sum())))
+        # Floors that took more than half of what is held would leave no room for anything new.
+        preferences = max(1, len(np.unique(held.preferences)))
+        floor = min(session.settings.floor, len(held) // 2 // preferences)
+        doomed = choose(least_valuable_first(held), held, sizes, goal, floor)
         if not len(doomed):
             break
-        spared = yield from _judge_again(session, weighed, doomed, report)
-        rows = [int(row) for row in weighed.held.rows[doomed] if int(row) not in spared]
-        report.evicted += evict(session, rows)
+        report.evicted += evict(session, held.rows[doomed].tolist())
     if clock is not None:
         clock.add("making room", started)
     return room or missing_bytes() <= 0
 
 
-def weigh(session: Session) -> Weighed:
-    """Return the entries of the own namespace, as columns; entries share the bytes of an item."""
+def weigh(session: Session) -> tuple[Held, NDArray[np.int64]]:
+    """Return the entries of the own namespace, and the bytes that each frees; entries share the bytes of an item."""
     store = session.store
     live = {None, *session.space().preference_rows}
     found = [entry for entry in store.entries.stored(session.namespace) if entry["preference"] in live]
@@ -221,71 +210,11 @@ def weigh(session: Session) -> Weighed:
     )
     own = column("text_bytes", np.int64) + (code_length(session.encoder.dimension) + _ROW)
     texts = column("item_bytes", np.int64) + _ROW
-    sizes = own + texts // shared[place.reshape(-1)] if found else own
-    return Weighed(held, sizes, column("verifier", np.int64))
-
-
-def _doomed(session: Session, weighed: Weighed, missing: int) -> Positions:
-    held = weighed.held
-    # Sizes are estimates. Where much is missing, half of it goes, and the rest is reckoned anew: no more than has to.
-    assert session.budget is not None
-    part = max(missing // 2, min(missing, session.budget.written_at_once))
-    goal = max(part, int(AT_A_TIME * int(weighed.sizes.sum())))
-    # Floors that took more than half of what is held would leave no room for anything new.
-    preferences = max(1, len(np.unique(held.preferences)))
-    floor = min(session.settings.floor, len(held) // 2 // preferences)
-    return choose(least_valuable_first(held), held, weighed.sizes, goal, floor)
-
-
-def _judge_again(session: Session, weighed: Weighed, doomed: Positions, report: BuildReport) -> Effects[set[int]]:
-    """Let a language model judge what another verifier kept, and return the rows of the entries that stay therefore."""
-    verifier = session.verifier
-    if not session.settings.fine or not session.base.cached:
-        return set()
-    held = weighed.held
-    known = held.confidence[~np.isnan(held.confidence)]
-    # Those that the verifier was less sure of than of the median entry.
-    other = doomed[~(held.confidence[doomed] >= (float(np.median(known)) if len(known) else 1.0))]
-    other = other[weighed.verifiers[other] != verifier_number(verifier.name)][:_JUDGED_AGAIN]
-    with session.lock, session.store.reading():
-        space = session.space()
-        position_of = {row: position for position, row in enumerate(space.preference_rows)}
-        items = session.store.items.at([int(row) for row in held.items[other]])
-        pairs = zip(held.items[other].tolist(), held.preferences[other].tolist(), strict=True)
-        asked = [(items[row], position_of[under]) for row, under in pairs if row in items and under in position_of]
-        preferences, vectors = list(space.preferences), space.vectors
-    embeddings: FloatArray = yield Embed(session.encoder, [item.content for item, _ in asked], "embedding")
-    candidates = [
-        candidate_of(item, embedding, [place], preferences, vectors)
-        for (item, place), embedding in zip(asked, embeddings, strict=True)
-    ]
-    kept: set[tuple[str, str | None]] = set()
-    again = BuildReport(usage=report.usage)
-    verdicts = VerdictBatches(session, candidates, again)
-    while (decided := (yield from verdicts.next_batch())) is not None:
-        batch = yield from batch_of(session, session.encoder, verdicts.verifier, decided, again, retried=True)
-        # What it does not keep goes anyway; what it cannot say stays as it was judged.
-        batch.discarded, batch.undecided, batch.records, batch.rejected = [], [], [], []
-        batch.queued = True
-        try:
-            write(session, batch, BuildReport(), Clock())
-        except BudgetError:
-            continue  # no room for what it says: then they go
-        kept.update((each.item.id, entry.preference_id) for each in batch.kept for entry in each.entries)
-    with session.lock, session.store.reading():
-        spared: set[int] = set()
-        for item_id, preference_id in kept:
-            item_row = session.store.items.row(session.namespace, item_id)
-            if item_row is not None:
-                entries = session.store.entries.preferences_of(item_row)
-                spared |= {entries[preference_id]} if preference_id in entries else set()
-        return spared
+    return held, own + texts // shared[place.reshape(-1)] if found else own
 
 
 def evict(session: Session, rows: Sequence[int]) -> int:
     """Remove entries, and the items nothing else holds, in one transaction; return how many went."""
-    if not rows:
-        return 0
     store, namespace = session.store, session.namespace
     with session.changing(session.encoder, committed := CommittedRows()):
         known = store.preferences.at(namespace)

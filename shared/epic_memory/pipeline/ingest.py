@@ -99,7 +99,7 @@ def add_batch(
         rest = WriteBatch(encoder=encoder, rejected=rejected if light else [], stale=gone_ids, versions=versions)
         rest.discarded = [item for item, _ in rejected]
         rest.records = _below_tau(session, rejected, versions, preferences, vectors)
-        yield from written(session, rest, report, clock)
+        written(session, rest, report, clock)
         placed |= rest.placed
 
     # Eq. 3-5, fine verification, and Eq. 6, the entries, as the verdicts come.
@@ -222,7 +222,7 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
     report.seen += len(queue)
     report.passed += len(queue)
     report.discarded += sum(not held.get(item.id) for item in orphans)
-    yield from written(session, WriteBatch(encoder=encoder, discarded=orphans, retried=True), report, clock)
+    written(session, WriteBatch(encoder=encoder, discarded=orphans, retried=True), report, clock)
     progress.expect(len(candidates))
     yield from settle(session, encoder, candidates, report, clock, progress, retried=True)
 
@@ -266,7 +266,7 @@ def settle(
             batch.queued, batch.versions = queued, versions
             if not light:
                 batch.rejected, batch.unjudged = [], []
-            yield from written(session, batch, report, clock)
+            written(session, batch, report, clock)
             placed |= batch.placed
             progress.advance(len(decided.decided))
             session.share_model_usage()

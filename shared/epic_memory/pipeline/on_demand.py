@@ -204,7 +204,7 @@ def _judging(
         added = WriteBatch(encoder=encoder, kept=part.kept, version=part.version, retried=True, queued=True)
         added.verdicts, added.asked = part.verdicts, part.asked
         _wait_for_file(session, stopped)
-        yield from written(session, added, BuildReport(), clock)
+        written(session, added, BuildReport(), clock)
 
 
 def _read_preferences(session: Session, stopped: threading.Event) -> None:

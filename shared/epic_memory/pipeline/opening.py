@@ -120,7 +120,7 @@ def shrink(session: Session) -> None:
     parts = sizes(store)
     with session.lock, store.reading():
         light = store.items.light_sizes(store.items.light_rows(session.namespace))
-        mine = int(weigh(session).sizes.sum()) + sum(light.values())
+        mine = int(weigh(session)[1].sum()) + sum(light.values())
         share = mine / max(mine, store.items.raw_bytes())
     content = parts["documents"] + parts["index"] + parts["instructions"] + parts["graph"]
     least = store.used_bytes() - int(share * content) - parts["verdicts"] - parts["ledger"]
@@ -130,7 +130,7 @@ def shrink(session: Session) -> None:
             session.mark_stale()
         # Written anew first: what the gaps take need not be evicted.
         store.compact()
-        run(make_room(session, 0, BuildReport()), Clock())
+        make_room(session, 0, BuildReport())
         store.compact()
     session.limit(budget)
     if store.file_bytes() > budget.total:

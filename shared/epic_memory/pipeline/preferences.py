@@ -92,7 +92,7 @@ def add_preference(
         batch.undecided += part.undecided
         progress.advance(len(decided.decided))
     new = _New(preference, vectors[0], unread, replacing, also)
-    now = yield from _put_in_force(session, new, batch, versions, report, clock)
+    now = _put_in_force(session, new, batch, versions, report, clock)
     # Items that came while the others were being verified.
     late = {row: version for row, version in now.items() if versions.get(row) != version}
     candidates = yield from _matching(session, encoder, late, preference, vectors, expanded, clock)
@@ -153,7 +153,7 @@ def _put_in_force(
     versions: Mapping[int, int],
     report: BuildReport,
     clock: Clock,
-) -> Effects[dict[int, int]]:
+) -> dict[int, int]:
     """Write a preference with all that it holds, in place of another's; return the versions of the items then.
 
     Where a budget has no room for that, some is made; what does not fit all the same is not held for the preference.
@@ -174,7 +174,7 @@ def _put_in_force(
             needed = sum(_ENTRY + len(text.encode()) for text in texts)
             # Room for more than is written at once would cost the items that are to be held for the preference.
             if fits := needed <= session.budget.written_at_once:
-                yield from make_room(session, needed, report, clock)
+                make_room(session, needed, report, clock)
             if made or not fits:
                 report.evicted += len(batch.kept) - len(batch.kept) // 2
                 batch.kept = batch.kept[: len(batch.kept) // 2]

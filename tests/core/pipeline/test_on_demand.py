@@ -255,9 +255,8 @@ def test_pairs_of_which_no_verdict_could_be_written_are_asked_about_again(
 ) -> None:
     memory = memory_of(model, 60.0)
 
-    def broken(*_: object) -> Iterator[None]:
+    def broken(*_: object) -> None:
         raise RuntimeError("a part that is broken")
-        yield
 
     with monkeypatch.context() as patched:
         patched.setattr("epic_memory.pipeline.on_demand.written", broken)
