@@ -77,7 +77,7 @@ class EpicDocumentTransformer(
         embeddings: LangChain's `Embeddings`, an encoder of epic_memory or its name; default: the embedded encoder.
         llm: A chat model, a LanguageModel of epic_memory or the name of one ("ollama:qwen3:4b"), or a Verifier;
             default: the embedded verifier, which needs no model.
-        settings: How to judge, as for `EpicMemory`: `Settings(tau=..., keep_rate=..., model_budget=...)`. What the
+        settings: How to judge, as for `EpicMemory`: `Settings(tau=..., model_budget=...)`. What the
             budget leaves over is undecided.
         memory: Judge by this memory instead: its preferences, models and settings; its file caches what a model
             decided. Nothing else is written into it.

@@ -65,7 +65,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
         encoder: The coarse filter's encoder, if it is not to be `embed_model`.
         llm: Verifies: an `LLM`, a LanguageModel of epic_memory or the name of one ("ollama:qwen3:4b"), or a Verifier;
             default: the embedded verifier.
-        settings: How to judge, as for `EpicMemory`: `Settings(tau=..., keep_rate=..., model_budget=...)`. What the
+        settings: How to judge, as for `EpicMemory`: `Settings(tau=..., model_budget=...)`. What the
             budget leaves over is undecided.
         annotate: Write guidance into the metadata; turn it off for property graphs, into which metadata would leak: a
             `SteeredVectorContextRetriever(guidance=...)` adds guidance to retrieved nodes.
@@ -125,13 +125,12 @@ class EpicTransform(JudgingComponent, TransformComponent):
         if memory is None:
             expired = [one.text for one in map(Preference.of, self.preferences) if one.expired]
             tau = default_tau(encoder) if how.tau is None else how.tau
-            return {**named, "tau": tau if how.keep_rate is None else None, "expired": expired}
+            return {**named, "tau": tau, "expired": expired}
         how = memory.settings
         return {
             **named,
-            # The tau that results from keep_rate is known only after the first items.
-            "tau": memory.tau if how.keep_rate is None else None,
-            **{name: getattr(how, name) for name in ("keep_rate", "coarse", "fine")},
+            "tau": memory.tau,
+            **{name: getattr(how, name) for name in ("coarse", "fine")},
             "preferences": [preference.as_json() for preference in memory.preferences],
         }
 

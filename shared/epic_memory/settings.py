@@ -26,7 +26,7 @@ from epic_memory.text.language import ENGLISH
 from epic_memory.text.translations import LANGUAGES
 from epic_memory.types import checked_text
 from epic_memory.types.modes import Mode, checked_mode
-from epic_memory.types.validation import checked_keep_rate, checked_tau, checked_whole, one_of
+from epic_memory.types.validation import checked_share, checked_tau, checked_whole, one_of
 from epic_memory.verification import Verifier
 from epic_memory.verification.base import base_verifier
 from epic_memory.verification.embedded import verifier_of
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 _IF_GIVEN: dict[str, Callable[[Any], object]] = {
     "tau": checked_tau,
-    "keep_rate": partial(checked_keep_rate, name="keep_rate"),
-    "coarse_recall": partial(checked_keep_rate, name="coarse_recall"),
+    "coarse_recall": partial(checked_share, name="coarse_recall"),
     "on_demand": checked_on_demand,
     "ledger": partial(checked_whole, name="ledger", least=0),
     "not_kept": partial(checked_whole, name="not_kept", least=0),
@@ -63,7 +62,6 @@ class Settings:
         verifier: Fine verification; a name such as "ollama:qwen3:4b" is an `LMVerifier` with that model (`lm_of`).
             Default: the language model, if the memory has one, else `EmbeddedVerifier(encoder)`.
         tau: The coarse filter's threshold, a cosine in [-1, 1]; default: the one that belongs to the encoder.
-        keep_rate: Instead of tau, the share of the first items to pass, in (0, 1]; made a tau once, which is stored.
         coarse_recall: Where a model judges, the share of what matters that is to pass, in (0, 1]; None for the own tau.
         coarse, fine: Switch a stage off, for ablations.
         steering: "signed", "paper" (Eq. 7-8) or "off"; `SearchOptions` can override it.
@@ -109,7 +107,6 @@ class Settings:
     language: str | None = None
     verifier: Verifier | str | None = None
     tau: float | None = None
-    keep_rate: float | None = None
     coarse_recall: float | None = 0.9
     coarse: bool = True
     fine: bool = True
@@ -140,8 +137,6 @@ class Settings:
         return core_schema.is_instance_schema(cls)
 
     def __post_init__(self) -> None:
-        if self.tau is not None and self.keep_rate is not None:
-            raise InvalidInputError("Give tau or keep_rate, not both.")
         object.__setattr__(self, "key", key_of(self.key))
         checked_text(self.namespace, "The namespace")
         one_of("language", ENGLISH if self.language is None else self.language, LANGUAGES)

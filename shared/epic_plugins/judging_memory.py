@@ -68,21 +68,19 @@ class Prepared:
         wanted = [preference for preference in unique_preferences(preferences) if not preference.expired]
         if not wanted:
             raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
-        lasting = replace(settings, tau=None, keep_rate=None, coarse=True, fine=True)
+        lasting = replace(settings, tau=None, coarse=True, fine=True)
         # Aspects given with a preference count, but this memory ends with the process.
         made = encoder, replace(lasting, aspects="parser") if settings.aspects == "auto" else lasting
-        judging = settings.tau, settings.keep_rate, settings.coarse, settings.fine
-        # keep_rate sets tau by the similarities of items to these preferences, so other preferences need another tau.
-        calibrated = (judging, [preference.id for preference in wanted] if settings.keep_rate is not None else None)
+        judging = settings.tau, settings.coarse, settings.fine
         with self._lock:
             if self._memory is None or self._made != made:
                 self._memory, self._made, self._judging = EpicMemory(encoder=encoder, settings=made[1]), made, ()
             memory = self._memory
-            if self._judging != calibrated:
+            if self._judging != judging:
                 session = memory._session
-                session.own_tau, keep_rate, coarse, fine = judging
-                session.settings = replace(session.settings, keep_rate=keep_rate, coarse=coarse, fine=fine)
-                self._judging = calibrated
+                session.own_tau, coarse, fine = judging
+                session.settings = replace(session.settings, coarse=coarse, fine=fine)
+                self._judging = judging
             _hold(memory, wanted)
             return memory
 

@@ -52,7 +52,7 @@ class EpicProcessorConfig:
             JSON lines or Parquet.
         encoder, llm, settings: As for `EpicMemory`. They go to workers, so what is no name has to be one that can be
             pickled; or `llm` is a function without arguments that makes the model: `partial(lm_of, name, url=...)`.
-            Of `Settings`, `chunker`, `keep_rate` and `coarse=False` are not supported.
+            Of `Settings`, `chunker` and `coarse=False` are not supported.
         concurrency: How many workers judge, or at least and at most how many.
         batch_size: How many chunks are judged together, and at most again after a worker was killed.
         num_cpus: How many processors a worker counts for. Default: 1, or less where workers would leave none to Ray for
@@ -78,10 +78,10 @@ class EpicProcessorConfig:
         if not isinstance(self.settings, Settings):
             raise InvalidInputError("settings must be Settings(...).")
         settings = self.settings
-        if settings.chunker is not None or settings.keep_rate is not None or not (settings.coarse and settings.fine):
+        if settings.chunker is not None or not (settings.coarse and settings.fine):
             raise InvalidInputError(
-                "A corpus is judged as it is, in both stages, with a fixed tau: cut texts into chunks before, and leave"
-                " chunker, keep_rate, coarse and fine out of the settings."
+                "A corpus is judged as it is, in both stages: cut texts into chunks before, and leave chunker, coarse"
+                " and fine out of the settings."
             )
 
     @property

@@ -154,7 +154,6 @@ CHANGES: dict[str, tuple[Callable[[], Made], Callable[[], Made]]] = {
         lambda: {"encoder": LlamaIndexEncoder(embedding(), tau=0.1)},
         lambda: {"encoder": LlamaIndexEncoder(embedding(), tau=0.2)},
     ),
-    "keep_rate": (lambda: {"keep_rate": 0.2}, lambda: {"keep_rate": 0.6}),
     **{stage: (dict, lambda stage=stage: {stage: False}) for stage in ("coarse", "fine", "annotate")},  # type: ignore[misc]
     "the encoder": (dict, lambda: {"encoder": HashEncoder(name="other")}),
     "the encoder's weights": (dict, lambda: {"encoder": HashEncoder(fingerprint="v2")}),

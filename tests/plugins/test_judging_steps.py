@@ -209,13 +209,10 @@ async def test_guidance_of_an_earlier_run_is_replaced(plugin: Plugin, run: Run) 
     assert not bare.metadata["epic_instruction"] and "epic_confidence" not in bare.metadata
 
 
-async def test_tau_and_keep_rate_are_the_coarse_filters(plugin: Plugin, run: Run) -> None:
+async def test_tau_and_coarse_are_the_coarse_filters(plugin: Plugin, run: Run) -> None:
     lm = Scripted()
     assert await run(plugin.step(lm, tau=1.0), plugin.documents()) == [] and lm.calls == 0
     assert plugin.ids(await run(plugin.step(lm, coarse=False), plugin.documents(1)))[-1] == "item 4"
-    keep = plugin.step(lm, keep_rate=0.2)
-    await run(keep, plugin.documents(20))
-    assert keep.report.passed == 20 and keep.report.tau == pytest.approx(2 / 6**0.5)
 
 
 # what is told

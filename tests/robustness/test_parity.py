@@ -36,7 +36,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "off": {"steering": "off"},
     "coarse off": {"coarse": False},
     "fine off": {"fine": False},
-    "keep rate": {"keep_rate": 0.4},
     "light tier": {"tau": 0.9, "reserve": "1 MB"},
     "budget": {"budget": 64_000},
     "fallback": {"fallback": lambda query, k: [f"{query} {n}" for n in range(k)]},

@@ -25,7 +25,7 @@ from epic_memory.preferences.library import borrowed
 from epic_memory.runtime.effects import Effects
 from epic_memory.text.stems import stems
 from epic_memory.types import Candidate, FloatArray, Item, Preference
-from epic_memory.types.validation import checked_keep_rate, checked_tau
+from epic_memory.types.validation import checked_tau
 from epic_memory.types.weights import StageWeights
 
 if TYPE_CHECKING:
@@ -160,18 +160,3 @@ def candidate_of(
         similarities=tuple(float(similarities[position]) for position in order),
         preference_embeddings=near[order],
     )
-
-
-def tau_for_keep_rate(
-    embeddings: FloatArray, preferences: FloatArray, keep_rate: float, expanded: Sequence[Expanded] | None = None
-) -> float:
-    """Return the tau at which a share in (0, 1] of a sample passes, of at least one item and one preference.
-
-    Raises:
-        InvalidInputError: for a share outside (0, 1] or an empty sample.
-    """
-    checked_keep_rate(keep_rate)
-    if not len(embeddings) or not len(preferences) or embeddings.shape[1:] != preferences.shape[1:]:
-        raise InvalidInputError("keep_rate needs at least one item and one preference of the same dimension.")
-    highest = np.sort(similarity(embeddings, preferences, expanded).max(axis=1))[::-1]
-    return float(np.clip(highest[max(1, round(keep_rate * len(highest))) - 1], -1.0, 1.0))

@@ -17,7 +17,6 @@ from epic_memory.pipeline.coarse_filter import (
     coarse_filter,
     expanded_phrases,
     similarity,
-    tau_for_keep_rate,
 )
 from epic_memory.pipeline.commit import WriteBatch, written
 from epic_memory.pipeline.light_tier import trim
@@ -25,7 +24,7 @@ from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, batch_of
 from epic_memory.preferences.foreign import languages_known
-from epic_memory.runtime.effects import Clock, Effects, run
+from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.runtime.optional import optional
 from epic_memory.runtime.telemetry import Progress, counts_of, span
 from epic_memory.storage.namespace import Namespace
@@ -34,7 +33,6 @@ from epic_memory.text.language import foreign_among
 from epic_memory.types import BuildReport, Candidate, FloatArray, Item, Preference
 from epic_memory.types.reports import NotKept
 
-_SMALL_SAMPLE = 100
 # Most items of a batch whose language is determined.
 _LOOKED_AT = 200
 _VERDICTS = ("kept", "discarded", "undecided", "cached", "calls")
@@ -83,8 +81,6 @@ def add_batch(
     # Eq. 1-2, the coarse filter.
     expanded = yield from expanded_phrases(session, encoder, preferences)
     started = time.perf_counter()
-    if session.settings.keep_rate is not None:
-        resolve_keep_rate(session, embeddings, vectors, expanded, report)
     candidates, rejected = (
         # Nothing says what matters: it is kept for its text, and the first preference is matched with it later.
         ([], list(zip(fresh, embeddings, strict=True)))
@@ -227,16 +223,6 @@ def retry(session: Session, report: BuildReport, clock: Clock, progress: Progres
     yield from settle(session, encoder, candidates, report, clock, progress, retried=True)
 
 
-def resume(session: Session) -> None:
-    """Have what waits verified in the background, on a day whose model's budget nobody has touched yet."""
-    budget = session.model_budget
-    if budget is None or not budget.is_new_day or not session.store.retry_queue.count(session.namespace):
-        return
-    clock = Clock()
-    steps = retry(session, BuildReport(), clock, Progress())
-    session.background.submit(lambda stopped: run(steps, clock, stopped=stopped))
-
-
 def settle(
     session: Session,
     encoder: Encoder,
@@ -353,29 +339,6 @@ def _below_tau(
         )
         records.append((versions[item.id], record))
     return records
-
-
-def resolve_keep_rate(
-    session: Session,
-    embeddings: FloatArray,
-    vectors: FloatArray,
-    expanded: Sequence[Expanded],
-    report: BuildReport,
-) -> None:
-    """Set tau by the first items, where a share of them was asked for."""
-    share = session.settings.keep_rate
-    if share is None or session.own_tau is not None or not session.settings.coarse or not len(embeddings):
-        return
-    tau = tau_for_keep_rate(embeddings, vectors, share, expanded)
-    with session.lock, session.store.transaction():
-        session.store.set_meta(**{f"tau/{session.namespace}": tau})
-    session.own_tau = tau
-    # The ledger belongs to this tau: nothing was decided before.
-    session.stamp_ledger()
-    if len(embeddings) < _SMALL_SAMPLE:
-        report.warnings.append(
-            f"keep_rate was resolved to tau {tau:.3f} on {len(embeddings)} items only; a larger first batch is surer."
-        )
 
 
 def coarse_stage(

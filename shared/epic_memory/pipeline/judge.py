@@ -9,7 +9,7 @@ from epic_memory.encoders.base import Embed
 from epic_memory.errors import NoPreferencesError
 from epic_memory.pipeline.coarse_filter import expanded_phrases
 from epic_memory.pipeline.commit import WriteBatch
-from epic_memory.pipeline.ingest import coarse_stage, resolve_keep_rate
+from epic_memory.pipeline.ingest import coarse_stage
 from epic_memory.pipeline.session import Session
 from epic_memory.pipeline.verify import VerdictBatches, count_undecided, forget_gone, remember
 from epic_memory.runtime.effects import Clock, Effects
@@ -42,7 +42,6 @@ def judge_batch(
     report.seen += len(items)
     embeddings: FloatArray = yield Embed(encoder, [item.content for item in plain], "embedding")
     expanded = yield from expanded_phrases(session, encoder, preferences)
-    resolve_keep_rate(session, embeddings, vectors, expanded, report)
     candidates, _ = coarse_stage(session, plain, embeddings, preferences, vectors, expanded)
     report.passed += len(candidates)
     progress.begin(len(items), len(items), done=len(items) - len(candidates))

@@ -164,7 +164,13 @@ def _put_in_force(
         try:
             with session.changing(batch.encoder) as space:
                 _check_new(space, new.preference, new.replacing)
-                _check_queue(session, new, batch)
+                waiting = session.store.retry_queue.count(session.namespace)
+                if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
+                    raise RetryQueueFullError(
+                        f"{len(batch.undecided)} held items are undecided under {new.preference.text!r}, and the retry"
+                        f" queue takes {session.retry_queue}. Nothing was changed. The last reason was:"
+                        f" {batch.undecided[-1][1][:300]} Mend it, and do it again: what was decided is remembered."
+                    )
                 now, placed = _write(session, space, new, batch, versions)
             break
         except BudgetError:
@@ -185,16 +191,6 @@ def _put_in_force(
     if new.replacing is not None:
         session.store.give_back()
     return now
-
-
-def _check_queue(session: Session, new: _New, batch: WriteBatch) -> None:
-    waiting = session.store.retry_queue.count(session.namespace)
-    if batch.undecided and waiting + len(batch.undecided) > session.retry_queue:
-        raise RetryQueueFullError(
-            f"{len(batch.undecided)} held items are undecided under {new.preference.text!r}, and the retry queue takes"
-            f" {session.retry_queue}. Nothing was changed. The last reason was: {batch.undecided[-1][1][:300]} Mend it,"
-            " and do it again: what was decided is remembered."
-        )
 
 
 def _matching(

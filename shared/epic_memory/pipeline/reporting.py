@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, Callable, Iterator
 from typing import TypeAlias
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.pipeline.ingest import add_batch, resume
+from epic_memory.pipeline.ingest import add_batch, retry
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.batching import Items, abatches, batches
 from epic_memory.runtime.effects import Clock, Effects, arun, run
@@ -28,7 +28,7 @@ Reporting: TypeAlias = Callable[[BuildReport, Clock, Progress], Effects[None]]
 def add_items(session: Session, items: Items, *, light: bool = True, progress: bool | OnBatch = False) -> BuildReport:
     """Offer items to a memory, each batch committed; see `EpicMemory.add`."""
     report, clock = _begun(session)
-    resume(session)
+    _resume(session)
     with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
         for batch in batches(items):
             run(add_batch(session, batch, report, clock, bar, light=light), clock)
@@ -43,7 +43,7 @@ async def aadd_items(
 ) -> BuildReport:
     """As `add_items`, without blocking the event loop; also takes an asynchronous iterable."""
     report, clock = _begun(session)
-    resume(session)
+    _resume(session)
     with span("build", clock) as counts, Progress(items, shown=progress is True) as bar:
         async for batch in abatches(items):
             await arun(add_batch(session, batch, report, clock, bar, light=light), clock)
@@ -53,6 +53,16 @@ async def aadd_items(
                 if inspect.isawaitable(answer):
                     await answer
     return _finished(session, report, clock)
+
+
+def _resume(session: Session) -> None:
+    """Have what waits verified in the background, on a day whose model's budget nobody has touched yet."""
+    budget = session.model_budget
+    if budget is None or not budget.is_new_day or not session.store.retry_queue.count(session.namespace):
+        return
+    clock = Clock()
+    steps = retry(session, BuildReport(), clock, Progress())
+    session.background.submit(lambda stopped: run(steps, clock, stopped=stopped))
 
 
 def reported(session: Session, steps: Reporting, *, progress: bool = False) -> BuildReport:
@@ -89,7 +99,7 @@ def timed(session: Session, report: BuildReport, clock: Clock) -> BuildReport:
 
 
 def _finished(session: Session, report: BuildReport, clock: Clock) -> BuildReport:
-    report = copy.deepcopy(timed(session, report, clock))
+    timed(session, report, clock)
     session.share_model_usage()
     report.warnings += _warnings(report, session)
     return report
@@ -158,6 +168,6 @@ def _extremes(report: BuildReport) -> Iterator[str]:
         if report.passed:
             yield "Nothing was kept; fine verification discarded everything that passed the coarse filter."
         else:
-            yield "Nothing was kept; the coarse filter let nothing through: lower tau, or set keep_rate."
+            yield "Nothing was kept; the coarse filter let nothing through: lower tau."
     elif report.share_kept > _NEARLY_EVERYTHING:
-        yield f"{report.share_kept:.0%} of the items were kept. If that is too many, raise tau or set keep_rate."
+        yield f"{report.share_kept:.0%} of the items were kept. If that is too many, raise tau."

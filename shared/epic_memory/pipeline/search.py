@@ -299,7 +299,7 @@ def checked_search(
         query=words,
         vector=vector,
         k=checked_k(k),
-        filter=checked_filter(filter),
+        filter=None if filter is None else checked_filter(filter),
         namespace=session.namespace if namespace is None else checked_text(namespace, "The namespace"),
         mode=session.settings.steering if options.steering is None else options.steering,
         options=options,

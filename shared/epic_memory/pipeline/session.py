@@ -47,7 +47,7 @@ class Session:
         lm: The language model for all that one can do; None if none was given.
         model_budget: How much it may be asked a day.
         on_demand: Seconds that an answer waits for verdicts on what it finds; 0 in the background, None for none.
-        own_tau: The threshold set or resolved; None for the encoder's own, or one by recall.
+        own_tau: The threshold that was set; None for the encoder's own, or one by recall.
         retry_queue: How many undecided items wait at most.
         reserve: Bytes of the file up to which the light tier may fill it; 0 for no light tier.
         budget: Bytes on disk that are never exceeded.
@@ -121,7 +121,7 @@ class Session:
     def _taus_by_recall(self) -> tuple[float, float] | None:
         """The thresholds with which a model judges a share of what matters; None where no model judges."""
         recall = self.settings.coarse_recall
-        by_model = self.own_tau is None and self.settings.keep_rate is None and self.base.cached
+        by_model = self.own_tau is None and self.base.cached
         return taus_for_recall(self.encoder, recall) if by_model and recall else None
 
     def taus(self, preferences: Sequence[Preference]) -> FloatArray:

@@ -100,11 +100,11 @@ def checked_tau(tau: float, what: str = "tau") -> float:
     return float(tau)
 
 
-def checked_keep_rate(keep_rate: float, name: str = "keep_rate") -> float:
+def checked_share(share: float, name: str) -> float:
     """Return the share as a float; anything but a number in (0, 1] is an `InvalidInputError`."""
-    if not isinstance(keep_rate, Real) or isinstance(keep_rate, bool) or not 0.0 < keep_rate <= 1.0:
-        raise InvalidInputError(f"{name} must be a share in (0, 1], not {keep_rate!r}.")
-    return float(keep_rate)
+    if not isinstance(share, Real) or isinstance(share, bool) or not 0.0 < share <= 1.0:
+        raise InvalidInputError(f"{name} must be a share in (0, 1], not {share!r}.")
+    return float(share)
 
 
 def checked_ids(item_ids: Iterable[str]) -> list[str]:

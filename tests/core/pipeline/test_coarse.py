@@ -6,15 +6,13 @@ import math
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import default_encoder
-from epic_memory.errors import InvalidInputError
-from epic_memory.pipeline.coarse_filter import Expanded, coarse_filter, tau_for_keep_rate
+from epic_memory.pipeline.coarse_filter import Expanded, coarse_filter
 from epic_memory.types import Expansion, FloatArray
 from epic_memory.verification import EmbeddedVerifier
 
@@ -53,31 +51,6 @@ def test_a_pair_at_exactly_tau_passes_in_float32(tau: float) -> None:
     at = np.float32(tau)
     below = np.nextafter(at, np.float32(-2))
     assert passing(np.array([[at], [below]], dtype=np.float32), np.ones((1, 1), dtype=np.float32), tau) == [0]
-
-
-@pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.2, 0.5, 0.9, 1.0])
-def test_a_keep_rate_lets_its_share_of_the_sample_pass(rate: float) -> None:
-    for rows in (1, 7, 1000):
-        items, preferences = units(rows), units(5, seed=1)
-        tau = tau_for_keep_rate(items, preferences, rate)
-        assert len(passing(items, preferences, tau)) == max(1, round(rate * rows))
-
-
-@given(matrices(st.integers(1, 12)), matrices(st.integers(1, 4)), st.floats(0.01, 1.0))
-def test_a_keep_rate_never_lets_less_than_its_share_pass(
-    items: FloatArray, preferences: FloatArray, rate: float
-) -> None:
-    tau = tau_for_keep_rate(items, preferences, rate)
-
-    assert -1.0 <= tau <= 1.0
-    assert len(passing(items, preferences, tau)) >= max(1, round(rate * len(items)))
-
-
-@pytest.mark.parametrize("shapes", [((0, 3), (2, 3)), ((2, 3), (0, 3)), ((2, 3), (2, 4))])
-def test_a_keep_rate_needs_a_sample_and_preferences_of_one_dimension(shapes: tuple[tuple[int, int], ...]) -> None:
-    items, preferences = (np.ones(shape, dtype=np.float32) for shape in shapes)
-    with pytest.raises(InvalidInputError, match=r"at least one.*dimension"):
-        tau_for_keep_rate(items, preferences, 0.5)
 
 
 def test_an_expanded_preference_is_compared_by_what_it_means_in_practice() -> None:

@@ -109,7 +109,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fine off": {"fine": False},
     "both off": {"coarse": False, "fine": False},
     "high tau": {"tau": 0.6},
-    "keep rate": {"keep_rate": 0.4},
     "second tier": {"tau": 0.5, "reserve": "1 MB"},
     "no cache": {"verdict_cache": 0},
 }
@@ -209,15 +208,6 @@ async def test_the_same_text_under_one_id_or_several_is_judged_each_time(judge: 
     assert [one.kept for one in await judge(memory, "red wine")] == [True]
     assert [one.item.id for one in await judge(memory, Item(id="a", text="red wine"))] == ["a"]
     assert await judge(memory, []) == []
-
-
-async def test_a_share_is_resolved_by_the_first_items_and_stays(judge: Judge) -> None:
-    memory, report = judging(keep_rate=0.25), BuildReport()
-    items = [f"red wine {'and more ' * n}" for n in range(8)]
-    judged = await judge(memory, items, report=report)
-    assert [one.kept for one in judged] == [True, True] + [False] * 6
-    assert report.tau == memory.tau and any("keep_rate was resolved" in warning for warning in report.warnings)
-    assert [one.kept for one in await judge(memory, items[5:])] == [False] * 3
 
 
 @pytest.fixture

@@ -246,25 +246,6 @@ def test_the_verifier_sees_only_the_near_preferences_most_similar_first() -> Non
     assert verifier.asked == [("one red wine", ("red wine", "wine"))]
 
 
-def mixed(count: int) -> list[str]:
-    """Texts ever farther from red wine."""
-    return ["red wine " + " ".join(f"w{n}x{m}" for m in range(n)) for n in range(count)]
-
-
-def test_keep_rate_is_resolved_once_and_stored(path: Path) -> None:
-    with memory_at(path, WINE, keep_rate=0.2) as memory:
-        report = memory.add(mixed(100))
-        assert report.passed == pytest.approx(20, abs=1)
-        assert report.warnings == []
-        tau = memory.tau
-        memory.add(["red wine again"])
-        assert memory.tau == report.tau == tau
-    for options in ({"keep_rate": 0.9}, {}):
-        with memory_at(path, **options) as memory:
-            assert memory.tau == tau
-    assert "only" in memory_of(keep_rate=0.5).add(mixed(10)).warnings[0]
-
-
 # retrieving
 
 
