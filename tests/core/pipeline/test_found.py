@@ -11,7 +11,6 @@ import pytest
 from epic_learn import aadd_conversation, add_conversation
 from epic_memory import EpicMemory, Item, Preference, SearchOptions, Settings, Stance
 from epic_memory.encoders import StaticEncoder
-from epic_memory.errors import InvalidInputError
 from epic_memory.types import Candidate, Decision, Verdict
 from epic_memory.types.items import content_of
 from epic_memory.types.preferences import Expansion
@@ -196,34 +195,6 @@ def test_a_text_is_found_by_its_title_alone(metadata: dict[str, str]) -> None:
     assert f"ifi password\n{CODE}" in memory.context(WIFI)
 
 
-MAIL = f"From: a@example.org\nSubject: Your wifi password\nDate: Tue, 3 Mar 2026 10:00:00 +0000\n\n{CODE}\n"
-
-
-@pytest.mark.parametrize(("name", "text"), [("Wifi password.md", CODE), ("one.eml", MAIL)])
-def test_a_file_of_a_folder_is_found_by_its_name_and_a_mail_by_its_subject(
-    tmp_path: Path, name: str, text: str
-) -> None:
-    from epic_apps.cli.sources import Sources
-
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "Shopping.md").write_text(OTHERS[1], encoding="utf-8")
-    memory = EpicMemory([CASINOS])
-    memory.add(Sources([str(tmp_path)]))
-    assert CODE in memory.search(WIFI)[0].item.text
-
-
-@pytest.mark.parametrize("metadata", [{"title": "Wifi password"}, {"source": "notes/Wifi password.md"}])
-def test_a_document_is_found_by_its_title_and_comes_back_as_it_was(metadata: dict[str, str]) -> None:
-    pytest.importorskip("langchain_core")
-    from langchain_core.documents import Document
-
-    from epic_langchain import EpicVectorStore
-
-    store = EpicVectorStore()
-    (first, *_) = store.add_documents([Document(CODE, metadata=metadata), *map(Document, OTHERS)])
-    assert store.similarity_search(WIFI, 1) == [Document(CODE, id=first, metadata=metadata)]
-
-
 def test_a_verifier_reads_the_title() -> None:
     memory = EpicMemory(["I love red wine."], settings=Settings(verifier=KeepAll(), tau=-1.0))
     memory.add([Item(text="Ten bottles left.", metadata={"title": "Red wine"})])
@@ -341,16 +312,6 @@ def test_the_same_words_with_other_metadata_are_another_item() -> None:
     ]
     assert kept == [1, 0, 1, 0, 1, 1] and len(memory) == 4
     assert memory.add(["user: red wine"]).kept == 1 and len(memory) == 4  # it is the one without metadata, as before
-
-
-@pytest.mark.parametrize(
-    "metadata", [{"a": object()}, {1: "a"}, ["a"], {"a": float("nan")}], ids=["object", "key", "list", "nan"]
-)
-def test_metadata_that_cannot_be(metadata: Any) -> None:
-    memory = memory_of()
-    with pytest.raises(InvalidInputError):
-        add_conversation(memory, [{"role": "user", "content": "red wine"}], metadata=metadata)
-    assert len(memory) == 0
 
 
 # languages that the bundled encoder does not know

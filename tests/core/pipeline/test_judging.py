@@ -21,17 +21,14 @@ from epic_memory.errors import (
     LMError,
     NoPreferencesError,
     ReadOnlyError,
-    VerifierError,
 )
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE
 from epic_memory.types import Candidate
 from epic_memory.types.verdicts import Judged
 from helpers import (
-    CONTRACT_BREAKERS,
     Answering,
     HashEncoder,
     KeepAll,
-    Raising,
     TooFew,
     UndecidedAll,
     keep,
@@ -308,14 +305,6 @@ async def test_what_was_decided_is_not_asked_again_also_after_an_interruption(ju
     alike(kept_of(first), entries_of(memory, items))
 
 
-@pytest.mark.parametrize("block", [None, 2])
-async def test_a_verifier_that_raises_has_decided_what_it_decided_before(block: int | None, judge: Judge) -> None:
-    memory = memory_of(verifier=Raising(TimeoutError("slow"), after=3, block=block))
-    judged = await judge(memory, [f"red wine {n}" for n in range(5)])
-    assert [one.kept for one in judged] == [True] * 3 + [False] * 2
-    assert {one.verdict.rationale for one in judged[3:]} == {"TimeoutError: slow"}
-
-
 async def test_an_abandoned_stream_is_closed() -> None:
     closed = asyncio.Event()
 
@@ -374,22 +363,6 @@ async def test_what_was_asked_under_a_preference_that_goes_meanwhile_is_forgotte
         memory.preferences.remove(TRAIN)
         assert memory.stats().counts["verdicts"] == 0
     assert rows(path) == 0
-
-
-async def test_what_is_no_item_is_refused_before_anything_is_asked(judge: Judge) -> None:
-    lm = Scripted()
-    memory = scripted_memory(lm)
-    for items, match in (
-        *((["red wine", bad], "Item 1") for bad in (3, " ", "a\0b")),
-        (3, "int"),
-        (b"red wine", "bytes"),
-        ({"text": "red wine"}, "dict"),
-    ):
-        with pytest.raises(InvalidInputError, match=match):
-            await judge(memory, items)
-    assert lm.calls == 0
-    with pytest.raises(VerifierError):
-        await judge(memory_of(verifier=CONTRACT_BREAKERS["unknown preference"]()), ["red wine 1", "red wine 2"])
 
 
 async def test_a_memory_opened_for_reading_judges_without_a_model(judge: Judge, path: Path) -> None:

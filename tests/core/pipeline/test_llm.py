@@ -166,22 +166,6 @@ async def test_what_is_left_over_waits_is_found_and_is_taken_up(
     assert all_asked_once(mind)
 
 
-def test_preferences_wait_as_well(mind: Mind, path: Path, clock: Clock) -> None:
-    with opened(path, mind, 1) as memory:
-        assert (memory.preferences.unread, memory.stats().unread) == ([TRAINS], 1)
-        assert "used up" in memory.opening_report.unread[TRAINS]
-        assert "1 preferences to be read" in str(memory.stats())
-        report = memory.add(ITEMS)
-        assert report.undecided == len(ITEMS)
-        assert f"{len(ITEMS)} items and 1 preferences wait" in str(report)
-    clock.pass_by(1)
-    with opened(path, mind, 100) as memory:
-        report = memory.retry()
-        assert (report.read, report.expanded, memory.preferences.unread) == (1, 1, [])
-        assert wanted(memory)
-    assert all_asked_once(mind)
-
-
 def test_the_next_day_takes_up_what_waits_by_itself(mind: Mind, path: Path, clock: Clock) -> None:
     with opened(path, mind, 3) as memory:
         memory.add(ITEMS[:-1])
@@ -359,23 +343,4 @@ def test_what_came_before_the_model_is_read_and_judged_within_the_budget(
         memory.search(ABOUT_BEANS)
         assert stances(memory) == {Stance.SUPPORTS}
         until(lambda: memory.preferences.unread == [])
-    assert all_asked_once(mind)
-
-
-@pytest.mark.usefixtures("pauses")
-@pytest.mark.parametrize("fault", ["fails", "says nothing of use"])
-def test_a_server_that_fails_loses_nothing_that_came_before_it(mind: Mind, built_without: Path, fault: str) -> None:
-    mind.fault, mind.well = FAULTS[fault], False
-    with LMServer(lambda body: mind(body["messages"])) as server:
-        options = {"llm": OllamaLM("tiny", host=server.url), "settings": Settings(tau=-1.0, on_demand=60.0)}
-        with EpicMemory.open(built_without, **options) as memory:
-            assert {hit.text for hit in memory.search(ABOUT_BEANS)} >= set(BEAN_NOTES)
-            assert stances(memory) == {Stance.NEUTRAL}
-            memory.retry()
-            assert memory.preferences.unread == PREFERENCES
-        mind.well = True
-        with EpicMemory.open(built_without, **options) as memory:
-            memory.search(ABOUT_BEANS)
-            assert stances(memory) == {Stance.SUPPORTS}
-            until(lambda: memory.preferences.unread == [])
     assert all_asked_once(mind)

@@ -508,11 +508,3 @@ def test_nothing_of_an_expansion_that_went_is_left_in_the_file(path: Path, chang
         assert MARK.encode() in path.read_bytes()
         change(memory.preferences)
         assert not [each.name for each in path.parent.iterdir() if MARK.encode() in each.read_bytes()]
-
-
-def test_texts_that_are_already_kept_are_added_again_without_harm() -> None:
-    expansion = Expansion(questions=("Where to eat?",), follows=("a tea room",), breaks=("a steakhouse",))
-    memory = EpicMemory([Preference(text="I like tea.", expansion=expansion)])
-    notes = ["The steakhouse on the square opens at noon.", "The tea room has scones."]
-    assert memory.add(notes).seen == 2
-    assert memory.add(notes).duplicates == 2

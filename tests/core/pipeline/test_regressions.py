@@ -297,12 +297,6 @@ def test_a_damaged_memory_takes_the_place_of_nothing(path: Path, overwrite: str)
     assert sorted(file.name for file in path.parent.iterdir()) == ["copy.epic", "me.epic"]
 
 
-def test_a_memory_names_its_namespaces(path: Path) -> None:
-    with memory_at(path, TEA) as memory, memory_at(path, WINE, namespace="b") as second:
-        memory_at(path, WINE, namespace="a").close()
-        assert memory.file.namespaces == second.file.namespaces == ["a", "b", "default"]
-
-
 def test_pieces_of_a_document_go_with_it_and_without_its_chunker(path: Path) -> None:
     with memory_at(path, TEA, chunker=WordChunker(max_words=4)) as memory:
         memory.add([Item(id="doc", text="Tea cups one here. Tea cups two there. Tea cups three nowhere.")])

@@ -166,15 +166,6 @@ def test_without_preferences_a_query_is_left_as_it_is(mode: Mode) -> None:
     np.testing.assert_allclose(steering.score("red wine", ["red wine", "sky"]), [1.0, 0.0], atol=1e-6)
 
 
-@modes
-def test_there_is_no_floor_but_the_one_given(mode: Mode) -> None:
-    encoder = HashEncoder()
-    encoder.floor = 0.37
-    assert QuerySteering(encoder, ["a"], mode).floor is None
-    for floor in (-1.0, 0.0, 1.0):
-        assert QuerySteering(encoder, ["a"], mode, floor=floor).floor == floor
-
-
 @pytest.mark.parametrize(
     ("call", "match"),
     [
@@ -393,18 +384,6 @@ def test_an_expansion_speaks_for_what_follows_it_and_against_what_breaks_it(enco
     assert first - second > plain - other + 0.05
 
 
-def test_a_fallback_is_asked_for_what_the_memory_does_not_know_however_it_is_steered() -> None:
-    asked: list[str] = []
-    preferences = [HOTELS, "I prefer quiet places over crowded ones."]
-    with EpicMemory(preferences, settings=Settings(fallback=lambda query, k: asked.append(query) or [])) as memory:
-        memory.add([LODGINGS[0], "The library garden is quiet and never crowded."])
-        for query in ("How do I repair a bicycle tyre?", "Which phone should I choose?"):
-            memory.search(query)
-            memory.search("Which hotel without a casino should I take?")
-            assert asked == [query]
-            asked.clear()
-
-
 # what there is to choose from
 
 
@@ -414,14 +393,6 @@ def test_candidates_bring_in_a_preference_that_the_query_does_not_name(encoder: 
     assert HOTELS not in names(steering.steer_vector(q))
     assert HOTELS in names(steering.steer_vector(q, candidates=encoder.encode(LODGINGS)))
     assert not names(steering.steer_vector(q, candidates=encoder.encode(ENGINES)))
-
-
-def test_candidates_that_are_about_something_else_weaken_a_preference(encoder: StaticEncoder) -> None:
-    steering, q = QuerySteering(encoder, PREFERENCES), encoder.encode(["a hotel in Las Vegas"])[0]
-    alone, among = steering.steer_vector(q), steering.steer_vector(q, candidates=encoder.encode(ENGINES))
-    assert names(alone) == [HOTELS] and alone.strength > 0.9 and among.strength < 0.3
-    trains = ["A night train to Rome leaves at ten.", "The flight to Rome takes two hours.", "A railway to Milan."]
-    assert TRAINS in names(steering.steer_vector(q, candidates=encoder.encode(trains)))
 
 
 # whatever the order
