@@ -341,25 +341,18 @@ def made_hits(
     scores: dict[int, float] = dict(zip(rows, (space.instructions(rows) @ vector).tolist(), strict=True))
     held = space.held([row for item, _ in best for row in (item, *earlier.get(item, ()))])
     entries = space.entries(scores, held)
-    return [
-        Hit(
-            item=held[item].item,
-            score=score,
-            entries=tuple(
-                _scored(entries[row], scores[row]) for row in sorted(group, key=scores.__getitem__, reverse=True)
-            ),
-            tier=space.tier(item),
-            earlier=tuple(held[row].item for row in earlier.get(item, ())),
+    hits: list[Hit] = []
+    for (item, score), group in zip(best, groups, strict=True):
+        scored: list[MemoryEntry] = []
+        for row in sorted(group, key=scores.__getitem__, reverse=True):
+            # Faster than `replace`, which checks and makes every field anew.
+            scored.append(entry := object.__new__(MemoryEntry))
+            entry.__dict__.update(entries[row].__dict__, score=scores[row])
+        before = tuple(held[row].item for row in earlier.get(item, ()))
+        hits.append(
+            Hit(item=held[item].item, score=score, entries=tuple(scored), tier=space.tier(item), earlier=before)
         )
-        for (item, score), group in zip(best, groups, strict=True)
-    ]
-
-
-def _scored(entry: MemoryEntry, score: float) -> MemoryEntry:
-    """Return an entry with its score; faster than `replace`, which checks and makes every field anew."""
-    made = object.__new__(MemoryEntry)
-    made.__dict__.update(entry.__dict__, score=score)
-    return made
+    return hits
 
 
 def best_entries(

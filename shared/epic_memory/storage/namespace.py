@@ -141,7 +141,13 @@ class Namespace:
         self._stances.clear()
 
     def _read_entries(self) -> None:
-        found, live = self._store.entries.crcs(self.namespace), {-1, *self.preference_rows}
+        live = {-1, *self.preference_rows}
+        if not self._crc_of:
+            every = self._store.entries.rows(self.namespace, self._encoder.dimension)
+            if live.issuperset(every.preferences) and self.expired_items.isdisjoint(every.items):
+                self._enter(every)
+                return
+        found = self._store.entries.crcs(self.namespace)
         current = {
             row: crc
             for row, (crc, preference, item) in found.items()
