@@ -44,7 +44,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -52,7 +51,6 @@ from numpy.typing import NDArray
 
 from epic_memory.preferences.evidence import (
     AspectEmbeddings,
-    embed_aspects,
     embedding_aspects,
     highest_two,
     phrase_words,
@@ -103,33 +101,29 @@ class Signed(QuerySteering):
     The floor is one of near(p).
     """
 
-    @cached_property
-    def _samples(self) -> FloatArray:
-        return run(encoding_samples(self.encoder))
+    _sides: list[AspectEmbeddings]
+    _directions: FloatArray  # for each preference, the liked minus the avoided phrases: shape `(m, d)`
+    _nearness: Nearness
+    _clashes: frozenset[tuple[int, int]]
 
-    @cached_property
-    def _sides(self) -> list[AspectEmbeddings]:
-        # Computed on first use, because only signed steering needs them.
-        return embed_aspects(self.encoder, self.preferences, borrow=self.borrow)
-
-    @cached_property
-    def _directions(self) -> FloatArray:
-        """For each preference, the liked minus the avoided phrases: shape `(m, d)`."""
-        directions = np.zeros_like(self.vectors)
+    def preparing(self) -> Effects[None]:
+        """Encode samples and phrases, once."""
+        if self.ready:
+            return
+        samples = yield from encoding_samples(self.encoder)
+        self._sides = yield from embedding_aspects(self.encoder, self.preferences, borrow=self.borrow)
+        self._directions = np.zeros_like(self.vectors)
         for row, sides in enumerate(self._sides):
             if len(sides.liked):
-                directions[row] += sides.liked.mean(axis=0)
+                self._directions[row] += sides.liked.mean(axis=0)
             if len(sides.avoided):
-                directions[row] -= sides.avoided.mean(axis=0)
-        return directions
+                self._directions[row] -= sides.avoided.mean(axis=0)
+        self._nearness = Nearness(self.vectors, self._sides, samples)
+        self._clashes = self._clashing()
+        self.ready = True
 
-    @cached_property
-    def _nearness(self) -> Nearness:
-        return Nearness(self.vectors, self._sides, self._samples)
-
-    @cached_property
-    def _clashes(self) -> frozenset[tuple[int, int]]:
-        """Pairs of preferences, the earlier one first, of which one likes what the other avoids.
+    def _clashing(self) -> frozenset[tuple[int, int]]:
+        """Return the pairs of preferences, the earlier one first, of which one likes what the other avoids.
 
         The phrases must have the same words: a user who likes beaches can avoid crowded ones.
         """
@@ -146,16 +140,6 @@ class Signed(QuerySteering):
             for likes in liking.get(frozenset(phrase_words(phrase)), ())
             if likes != avoids
         )
-
-    def preparing(self) -> Effects[None]:
-        """Encode samples and phrases."""
-        if self.preferences:
-            if "_samples" not in self.__dict__:
-                self._samples = yield from encoding_samples(self.encoder)
-            if "_sides" not in self.__dict__:
-                self._sides = yield from embedding_aspects(self.encoder, self.preferences, borrow=self.borrow)
-            _ = self._directions, self._nearness, self._clashes
-            self.ready = True
 
     def moved(self, query: FloatArray, chosen: Chosen, *, turns: bool) -> FloatArray:
         """Return t, which is Eq. 8 with all relevant preferences by their weights; with `turns`, q~."""
@@ -182,6 +166,8 @@ class Signed(QuerySteering):
         rows: list[int] = list(range(len(self.vectors))) if only is None else only.tolist()
         if not rows:
             return Chosen([], [], [], 0.0, None)
+        if not self.ready:
+            run(self.preparing())
         known = candidates if candidates is not None and len(candidates) else None
         found = nearness(query, self._nearness, known)
         if votes is not None:
