@@ -195,7 +195,6 @@ def session_of(
     """
     lm, allowed = asked_model(llm, settings.model_budget)
     verifier = verifier_of(settings.verifier, encoder, lm, settings.language)
-    checked_part("verifier", verifier, "verify")
     own_reader = base_verifier(verifier).aspect_reader or settings.expander is not None
     expander = checked_expander(settings.expander if own_reader else lm)
     check_reader(settings, verifier, expander)

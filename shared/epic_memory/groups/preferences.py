@@ -16,8 +16,8 @@ from epic_memory.pipeline.reporting import areported, reported
 from epic_memory.pipeline.search import preferences_by_weight
 from epic_memory.pipeline.session import Session
 from epic_memory.preferences.parser import aspects_of
-from epic_memory.runtime.effects import Effects, arun, run
-from epic_memory.types import Aspects, BuildReport, Expansion, Preference, checked_text
+from epic_memory.runtime.effects import arun, run
+from epic_memory.types import Aspects, BuildReport, Expansion, Preference
 
 
 class MemoryPreferences(Live[Preference]):
@@ -98,16 +98,11 @@ class MemoryPreferences(Live[Preference]):
         Raises:
             InvalidInputError: for an empty query.
         """
-        return those_that_matter(run(self._weighing(query, namespace)), allowance)
+        return those_that_matter(run(preferences_by_weight(self._session, query, namespace)), allowance)
 
     async def afor_(self, query: str, *, allowance: int = ALLOWANCE, namespace: str | None = None) -> list[Preference]:
         """As `for_`, without blocking the event loop."""
-        return those_that_matter(await arun(self._weighing(query, namespace)), allowance)
-
-    def _weighing(self, query: str, namespace: str | None) -> Effects[list[tuple[Preference, float]]]:
-        checked_text(query, "The query")
-        name = self._session.namespace if namespace is None else checked_text(namespace, "The namespace")
-        return preferences_by_weight(self._session, query, name)
+        return those_that_matter(await arun(preferences_by_weight(self._session, query, namespace)), allowance)
 
     # what they like and avoid, and mean in practice
 

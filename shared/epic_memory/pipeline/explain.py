@@ -10,11 +10,6 @@ from epic_memory.storage.sizes import sizes
 from epic_memory.types import Item
 from epic_memory.types.reports import Explanation, Stats
 
-LIGHT = "In the light tier, kept for its text only."
-"""Reason given for an item of the light tier if it is not on record why it was not kept."""
-NOT_HELD = "Not held."
-FACT = "A fact of the user, which is held whatever the preferences are."
-
 
 def explain(session: Session, item_id: str) -> Explanation:
     """Explain why an item is held."""
@@ -35,10 +30,13 @@ def explain(session: Session, item_id: str) -> Explanation:
         entries = tuple(store.entries.of_item(namespace, row))
         item = store.items.at([row])[row]
         if not entries and not note:
-            note = f"{LIGHT[:-1]}: {record.why}." if record else FACT if item.fact else LIGHT
+            if item.fact and record is None:
+                note = "A fact of the user, which is held whatever the preferences are."
+            else:
+                note = f"In the light tier, kept for its text only{f': {record.why}' if record else ''}."
         return Explanation(item=item, entries=entries, note=note)
     if record is not None:
-        return Explanation(item=Item(id=item_id, text=record.text), entries=(), note=f"{NOT_HELD} {record.why}.")
+        return Explanation(item=Item(id=item_id, text=record.text), entries=(), note=f"Not held. {record.why}.")
     raise UnknownItemError(
         f"No item with the id {item_id!r} is held: it was never added, or it was not kept, and is not in the sample"
         " of those whose reason is on record. `epic why-not FILE TEXT` says why a text is not kept."

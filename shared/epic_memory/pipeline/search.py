@@ -89,17 +89,20 @@ def search(session: Session, asked: Search, clock: Clock, vector: FloatArray | N
         return hits
 
 
-def preferences_by_weight(session: Session, query: str, namespace: str) -> Effects[list[tuple[Preference, float]]]:
+def preferences_by_weight(
+    session: Session, query: str, namespace: str | None
+) -> Effects[list[tuple[Preference, float]]]:
     """Weigh the preferences by how much they matter to a query, heaviest first, each with the chance that it does.
 
     What is held about the query's topic helps to tell, as in a search.
     """
-    asked = checked_search(session, query, 1, namespace=namespace, options=SearchOptions(steering="signed"))
+    words, options = checked_text(query, "The query"), SearchOptions(steering="signed")
+    asked = checked_search(session, words, 1, namespace=namespace, options=options)
     found = None
     while found is None:
         encoder = session.encoder
-        (vector,) = yield Embed(encoder, [query], "embedding", query=True)
-        yield from prepared(session, namespace, "signed")
+        (vector,) = yield Embed(encoder, [words], "embedding", query=True)
+        yield from prepared(session, asked.namespace, "signed")
         found = _held_near(session, asked, encoder, vector, Clock())
     return found[0].matters
 

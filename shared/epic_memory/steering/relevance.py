@@ -142,7 +142,13 @@ def nearness(query: FloatArray, to: Nearness, candidates: FloatArray | None) -> 
     """Return near(p) of each preference, shape `(m,)`: to the query, and to what there is to choose from."""
     if candidates is None or not len(candidates):
         return to.of(query)
-    of_query, of_choice = to.of(np.stack([query, center(query, candidates)]))
+    similar = candidates @ query
+    # A candidate much further than the nearest is about something else.
+    total = candidates[similar >= similar.max() - np.float32(RelevanceWeights.shipped().apart)].sum(axis=0)
+    length = math.sqrt(float(total @ total))
+    # Candidates that cancel each other out add nothing to the query.
+    center = total / np.float32(length) if length > 1e-6 else query
+    of_query, of_choice = to.of(np.stack([query, center]))
     choice = np.float32(RelevanceWeights.shipped().choice)
     near: FloatArray = (1.0 - choice) * of_query + choice * of_choice
     return near
@@ -173,13 +179,3 @@ def chances_to_matter(encoder: Encoder, near: Sequence[float], kind: QuestionKin
     by_near, nearest = of["near"] + of["choosing"] * asked.choice, max(near)
     # Preferences are few: plain numbers are faster than short arrays.
     return [1.0 / (1.0 + math.exp(-common - by_near * (one - above) - of["behind"] * (nearest - one))) for one in near]
-
-
-def center(query: FloatArray, candidates: FloatArray) -> FloatArray:
-    """Return the mean direction of the candidates near to a query, shape `(d,)`."""
-    near = candidates @ query
-    # A candidate much further than the nearest is about something else.
-    total = candidates[near >= near.max() - np.float32(RelevanceWeights.shipped().apart)].sum(axis=0)
-    length = math.sqrt(float(total @ total))
-    # Candidates that cancel each other out add nothing to the query.
-    return total / np.float32(length) if length > 1e-6 else query

@@ -86,12 +86,13 @@ def test_where_a_model_judges_the_filter_goes_by_recall_and_elsewhere_by_tau() -
     own = Preference(text="I avoid casinos.", expansion=Expansion(follows=("a quiet inn",), breaks=("a poker room",)))
     encoder = default_encoder()
     by_recall, by_less = (
-        EpicMemory([own], settings=Settings(verifier=Judge(encoder), coarse_recall=share)) for share in (0.9, 0.7)
+        EpicMemory([own], encoder=encoder, settings=Settings(verifier=Judge(encoder), coarse_recall=share))
+        for share in (0.9, 0.7)
     )
     assert by_recall.tau == encoder.recall_taus[0.9][0] < by_less.tau == encoder.recall_taus[0.7][0]
     for memory in (
-        EpicMemory([own]),
-        EpicMemory([own], settings=Settings(verifier=Judge(encoder), coarse_recall=None)),
-        EpicMemory([own], settings=Settings(verifier=Judge(encoder), tau=encoder.tau)),
+        EpicMemory([own], encoder=encoder),
+        EpicMemory([own], encoder=encoder, settings=Settings(verifier=Judge(encoder), coarse_recall=None)),
+        EpicMemory([own], encoder=encoder, settings=Settings(verifier=Judge(encoder), tau=encoder.tau)),
     ):
         assert memory.tau == encoder.tau
