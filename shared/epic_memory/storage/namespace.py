@@ -155,8 +155,7 @@ class Namespace:
         }
         self._leave([row for row, crc in self._crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._crc_of]
-        rows = None if len(new) == len(found) else new
-        self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension, rows))
+        self._enter(self._store.entries.rows(self.namespace, self._encoder.dimension, new))
 
     def _read_texts(self) -> None:
         hidden = set(self.expired_items)
@@ -165,12 +164,16 @@ class Namespace:
             hidden |= {
                 item for row in self._expired_rows for item in self._store.entries.items_under(row)
             } - self.rows_of.keys()
+        if not self._text_crc_of and not hidden:
+            rows, vectors, crcs = self._store.items.texts(self.namespace, self._encoder.dimension)
+            self.texts.add(rows, vectors)
+            self._text_crc_of = dict(zip(rows, crcs, strict=True))
+            return
         found = self._store.items.text_crcs(self.namespace)
         current = {row: crc for row, crc in found.items() if row not in hidden}
         self._leave_texts([row for row, crc in self._text_crc_of.items() if current.get(row) != crc])
         new = [row for row in current if row not in self._text_crc_of]
-        rows = None if len(new) == len(found) else new
-        self.texts.add(*self._store.items.texts(self.namespace, self._encoder.dimension, rows))
+        self.texts.add(*self._store.items.texts(self.namespace, self._encoder.dimension, new)[:2])
         self._text_crc_of = current
 
     def _leave_texts(self, rows: Sequence[int]) -> None:

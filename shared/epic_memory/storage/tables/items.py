@@ -198,12 +198,14 @@ class Items(Repository):
         ends = {int(row["row"]): float(row["expires"]) for row in found if row["expires"] is not None}
         return {int(row["row"]) for row in found if row["fact"]}, ends
 
-    def texts(self, namespace: str, dimension: int, rows: Sequence[int] | None = None) -> tuple[list[int], FloatArray]:
-        """Return the rows of all or some items, and their E(x), shape `(n, d)`."""
+    def texts(
+        self, namespace: str, dimension: int, rows: Sequence[int] | None = None
+    ) -> tuple[list[int], FloatArray, list[int]]:
+        """Return the rows of all or some items, their E(x), shape `(n, d)`, and their checksums."""
         where = ("WHERE namespace = ?", namespace) if rows is None else ("WHERE row IN",)
-        items, codes = self.db.columns(ITEMS, ("row", "embedding"), *where, among=rows)
+        items, codes, crcs = self.db.columns(ITEMS, ("row", "embedding", "crc"), *where, among=rows)
         with decoding(self.db.path):
-            return items, unpacked(codes, dimension)
+            return items, unpacked(codes, dimension), crcs
 
     # chunks of documents
 
