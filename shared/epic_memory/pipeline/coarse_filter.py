@@ -103,7 +103,7 @@ def _highest(cosines: FloatArray, count: int) -> FloatArray:
     """Return the mean of the highest values of each row, shape `(n,)`."""
     count = min(count, cosines.shape[1])
     cosines.partition(cosines.shape[1] - count, axis=1)
-    mean: FloatArray = cosines[:, cosines.shape[1] - count :].mean(axis=1)
+    mean: FloatArray = cosines[:, cosines.shape[1] - count :].sum(axis=1) / np.float32(count)
     return mean
 
 
