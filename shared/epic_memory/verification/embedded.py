@@ -47,7 +47,7 @@ _BLOCK = 256
 _KEPT = 4096
 # Every word, up to rounding.
 _WHOLE = 0.99
-_NOTE, _NAMES_ONLY = MEASURES.index("short"), MEASURES.index("names_only")
+_NAMES_ONLY = MEASURES.index("names_only")
 _TOLD = [MEASURES.index(name) for name in ("preference", "phrase", "words")]
 _SAID = [MEASURES.index(name) for name in ("liked_said", "avoided_said", "avoided_denied")]
 
@@ -122,9 +122,10 @@ class EmbeddedVerifier(BaseVerifier):
         self.language = language
         # Verdicts are stored with this name, so it contains the threshold.
         self.name = EMBEDDED if threshold == DEFAULT_THRESHOLD else f"{EMBEDDED}/{threshold!r}"
-        self._weights = shipped_weights("static" if encoder.name == BUNDLED_NAME else "other")
-        # Without a weight for it, as with other encoders, which take a while for each text, it is not encoded.
-        self._looks_beside = bool(self._weights.sure[True].linear.weights[SURE_MEASURES.index("beside")])
+        bundled = encoder.name == BUNDLED_NAME
+        self._weights = shipped_weights("static" if bundled else "other")
+        # Other encoders take a while for each text.
+        self._looks_beside = bundled
         self._known: dict[_Key, Wanted] = {}
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
@@ -155,7 +156,7 @@ class EmbeddedVerifier(BaseVerifier):
         measures = self._measured(candidates, chunks, wanted)
         judged = [self._judged(*one, wanted) for one in zip(candidates, chunks, measures, strict=True)]
         # Only kept items are examined sentence by sentence; the embedding of a single sentence is the item's.
-        pieces = [sentences(one.candidate.item.content) if one.kept else [] for one in judged]
+        pieces = [sentences(one.chunk.text) if one.kept else [] for one in judged]
         several = [piece for piece in pieces if len(piece) > 1]
         # Of notes, the preferences that each is kept for.
         looked = [
@@ -231,7 +232,7 @@ class EmbeddedVerifier(BaseVerifier):
             wanted, measures, preference = judged.wanted[place], judged.measures[place], candidate.preferences[place]
             stance = Stance.NEUTRAL
             if aspects_of(preference).understood:
-                stance = self._stance(wanted, judged.odds[place], measures, said, near)
+                stance = self._stance(wanted, judged.chunk, judged.odds[place], measures, near)
             sentence = self._deciding(wanted, stance, said, candidate.preference_embeddings[place])
             language = self.language or language_for([preference])
             alignments.append(
@@ -250,30 +251,21 @@ class EmbeddedVerifier(BaseVerifier):
             confidence=confidences[judged.best],
         )
 
-    def _stance(
-        self, wanted: Wanted, kept: float, measures: FloatArray, said: Sequence[Chunk], beside: float
-    ) -> Stance:
-        plain = measures.tolist()
-        odds = self._odds(wanted, plain, said)
+    def _stance(self, wanted: Wanted, chunk: Chunk, kept: float, measures: FloatArray, beside: float) -> Stance:
+        plain, odds = measures.tolist(), float(self._weights.stance(stance_measured(measures)))
         if odds >= 0.0 and _is_mixed(wanted, measures):
             return Stance.MIXED
-        if odds < 0.0 and any(not wanted.broken.isdisjoint(sentence.words.plain) for sentence in said):
+        if odds < 0.0 and not wanted.broken.isdisjoint(chunk.words.plain):
             return Stance.CONFLICTS
-        note = bool(plain[_NOTE])
         # An article on a film with such a title names what the preference is about, too.
-        if abs(odds) < VerificationWeights.shipped().least_lean or (not note and plain[_NAMES_ONLY] >= _WHOLE):
+        named = not chunk.note and plain[_NAMES_ONLY] >= _WHOLE
+        if named or abs(odds) < VerificationWeights.shipped().least_lean:
             return Stance.NEUTRAL
-        linear, least = self._weights.sure[note]
+        linear, least = self._weights.sure[chunk.note]
         sure = float(linear(sure_measured(kept, odds, plain, beside)))
         if 1.0 / (1.0 + math.exp(-sure)) < least:
             return Stance.NEUTRAL
         return Stance.CONFLICTS if odds < 0.0 else Stance.SUPPORTS
-
-    def _odds(self, wanted: Wanted, measures: Sequence[float], said: Sequence[Chunk]) -> float:
-        """Return the log-odds that a text supports a preference, from its `MEASURES` and its sentences."""
-        words = [sentence.words for sentence in said]
-        vectors = np.stack([sentence.vector for sentence in said])
-        return float(self._weights.stance(stance_measured(wanted, measures, vectors, words)))
 
     def _deciding(self, wanted: Wanted, stance: Stance, said: Sequence[Chunk], preference: FloatArray) -> str:
         """Return the sentence that decides: by which the verifier would say so if it stood alone."""
@@ -283,7 +275,7 @@ class EmbeddedVerifier(BaseVerifier):
         counts = 1.0 / (1.0 + np.exp(-self._weights.relevance(measures)))
         if stance in (Stance.SUPPORTS, Stance.CONFLICTS):
             side = 1.0 if stance is Stance.SUPPORTS else -1.0
-            counts *= [side * self._odds(wanted, *one) for one in zip(measures.tolist(), zip(said), strict=True)]
+            counts *= side * self._weights.stance(stance_measured(measures))
         says = np.array([wanted.is_more(sentence.text) for sentence in said])
         return said[int(np.where(says | ~says.any(), counts, -np.inf).argmax())].text
 

@@ -2,8 +2,7 @@
 
 The similarity of the whole texts tells little: a preference is short, and a chunk has many topics. So liked and avoided
 phrases are looked for separately, as are the lexicon's kinds of them (`preferences.evidence`), and words count by their
-rarity. The phrases that follow or break the preference by its expansion are looked for in the same way. For the stance,
-sentences are examined one by one, and whether each denies something counts.
+rarity. The phrases that follow or break the preference by its expansion are looked for in the same way.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from epic_memory.preferences.evidence import COSINES, AspectEmbeddings, F, broken_by, by_cosines, by_words, highest_two
 from epic_memory.preferences.evidence import FEATURES as EVIDENCE
+from epic_memory.preferences.evidence import AspectEmbeddings, broken_by, by_cosines, by_words, highest_two
 from epic_memory.text.stems import Words, content_stems, stem, stems, words_of
 from epic_memory.types import FloatArray
 from epic_memory.types.preferences import Expansion
@@ -28,39 +26,31 @@ from epic_memory.types.weights import StageWeights
 # By words: the share of an expansion's phrase that is stated, or denied.
 EXPANDED = ("follows_said", "follows_denied", "breaks_said", "breaks_denied")
 MEASURES = (
-    # Cosines with the preference, with the nearest of its phrases, and with the lexicon's groups.
-    "preference", "phrase", "group", "no_group",
+    # Cosines with the preference, and with the nearest of its phrases.
+    "preference", "phrase",
     # Words, weighted by rarity: the share of the preference's, of the best phrase's, of all phrases' on average.
     "words", "phrase_words", "phrases_words",
-    # Words of the lexicon: kinds, and these and alternatives for the length of the text.
-    "kinds", "density",
     # Words that occur only as names, and not so in the preference: a film called "The Bees".
     "names_only",
     # Properties of the preference and of the text.
     "firmness", "length", "short",
-    # The expansion: the highest cosine with a question; the mean of the two highest with what follows and with what
-    # breaks the preference; the higher of these, and their difference; whether there is none, or a borrowed one.
-    "question", "follows", "breaks", "expanded", "apart", "no_expansion", "borrowed",
+    # The expansion: the means of the two highest cosines with what follows and with what breaks the preference.
+    "follows", "breaks",
     *EXPANDED,
     *EVIDENCE,
+    # Of a text that denies what the preference is about: by how much what follows it is nearer than what breaks it, and
+    # what is liked than what is avoided; of others 0.
+    "denying_lean", "denying_sides",
 )  # fmt: skip
-# Measures for the stance: the lean of the whole, the evidence in the chunk, its cosines in the nearest sentences, and
-# the leans of sentences that mention the preference plainly and of those that deny something of it.
-STANCE_MEASURES = (
-    "lean",
-    *EXPANDED,
-    *EVIDENCE,
-    *(f"sentence_{name}" for name in EVIDENCE[:COSINES]),
-    "sentence_lean", "denying_lean", "sentence_sides", "denying_sides",
-)  # fmt: skip
+_STANCE = MEASURES.index("follows")
+# Measures for the stance: of the expansion, and the evidence.
+STANCE_MEASURES = MEASURES[_STANCE:]
 # Measures for the chance that the likelier stance is right; the last one is 0 of what is no note.
-SURE_MEASURES = ("lean", "lean_of_kept", "words_said", "relevance", "expanded", "phrase", "beside")
+SURE_MEASURES = ("lean", "words_said", "relevance", "expanded", "phrase", "beside")
 # Words without a capital, or with the one that begins a sentence: "Smoking is allowed", but not "Slow Ferry".
 _PLAIN = re.compile(r"\b[a-z]\w+|(?:^|(?<=[.!?:\n] ))[A-Z]\w+(?![\w'’-]*\s+[A-Z])", re.M)
 _WORD = re.compile(r"[^\W_]+")
-_NOTHING_SAID = [0.0] * (MEASURES.index("names_only") - MEASURES.index("words") + 1)
-_FOLLOWS, _BREAKS = MEASURES.index("follows"), MEASURES.index("breaks")
-_EXPANDED, _PHRASE = (MEASURES.index(name) for name in ("expanded", "phrase"))
+_PHRASE, _FOLLOWS, _BREAKS = (MEASURES.index(name) for name in ("phrase", "follows", "breaks"))
 _SAID = [
     MEASURES.index(name)
     for name in (*EXPANDED, *(f"{side}_{how}" for side in ("liked", "avoided") for how in ("said", "denied")))
@@ -72,12 +62,10 @@ _TITLED = re.compile(r"(?:(?:The|An?) )?(\w+)[^.\n]{0,60}[.\n]\s*(?:(?:The|An?) 
 class VerificationWeights(StageWeights):
     """Numbers in the measures of a pair, and of what is made of the fitted chances (`verifier.json`)."""
 
-    dense: int  # with one word of the lexicon for this many characters, the density of a text is 1
     least_lean: float  # log-odds of the stance below which they tell no side
     surest: float  # log-odds of the stance from which more are no further evidence
     note: int  # a text of at most this many words is a note, unless it is a stub: "The Bees. The Bees may refer to:"
     telling: float  # Idf at which a phrase of the expansion counts fully; phrases with less count in proportion
-    sharpness: float  # exponent by which a near sentence counts more than a far one
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +128,7 @@ class Wanted:
         sides: Its phrases and their embeddings.
         words: The stems of its text and their idf.
         phrases: The stems of each of its phrases and their idf.
-        kinds, instead: The lexicon's words for kinds and for alternatives, of liked and avoided phrases together.
-        every: All of these words, and those of the expansion.
+        every: All of these words, the lexicon's, and those of the expansion.
         beginnings: The first stems of those that are runs of several.
         own: The stems of its text and its phrases.
         names: Those that are names in its text, too.
@@ -149,14 +136,11 @@ class Wanted:
         deniable: The words of `every` that no phrase negates itself, as "gluten-free food" does gluten, with their idf.
         holding: For each word of the expansion, the phrases that hold it, by number, and its share of each. The numbers
             of phrases that break the preference are negative.
-        vectors: All embeddings to compare with: those of `sides`, then of its questions, then of the expansion.
     """
 
     sides: AspectEmbeddings
     words: dict[str, float]
     phrases: list[dict[str, float]]
-    kinds: frozenset[str]
-    instead: frozenset[str]
     every: frozenset[str]
     beginnings: frozenset[str]
     own: frozenset[str]
@@ -164,12 +148,10 @@ class Wanted:
     broken: frozenset[str]
     deniable: dict[str, float]
     holding: dict[str, list[tuple[int, float]]]
-    vectors: FloatArray
 
     @classmethod
     def of(cls, text: str, sides: AspectEmbeddings, rarity: Rarity, expansion: Expansion | None = None) -> Wanted:
         """Return the preference with this text, these sides, and the expansion that the sides are made of."""
-        liked_kinds, avoided_kinds, liked_instead, avoided_instead = sides.kinds
         words = {word: rarity(word) for word in content_stems(text)}
         phrases = [{word: rarity(word) for word, _ in phrase} for phrase in sides.phrases]
         holding = _phrases_holding(expansion, rarity)
@@ -179,8 +161,6 @@ class Wanted:
         own = frozenset().union(words, *phrases)
         return cls(
             sides=sides,
-            kinds=liked_kinds | avoided_kinds,
-            instead=liked_instead | avoided_instead,
             words=words,
             phrases=phrases,
             every=every,
@@ -190,12 +170,17 @@ class Wanted:
             broken=broken,
             deniable={word: rarity(word) for word in every if word not in denied},
             holding=holding,
-            vectors=np.concatenate([sides.vectors, sides.questions, sides.expanded]),
         )
 
     def among(self, words: Words) -> Words:
         """Return those of the words that belong to this preference, or to the lexicon's words for it."""
         return Words(self.every & words.plain, self.every & words.negated)
+
+    def denies(self, words: Words) -> bool:
+        """Tell whether a text denies the rarest of the words: "no casino in the hotel", not "unlike other hotels"."""
+        negated = max((self.deniable[word] for word in self.deniable.keys() & words.negated), default=0.0)
+        plain = max((self.deniable[word] for word in self.deniable.keys() & words.plain), default=0.0)
+        return negated > 0.0 and negated >= plain
 
     def is_more(self, sentence: str) -> bool:
         """Tell whether a sentence says more than what it is about; a question or "Casino hotels." does not."""
@@ -214,74 +199,45 @@ class Wanted:
 
         A text may share a word with a preference and speak of something else: the coffee table has a scratch.
         """
-        return float(highest_two(self.vectors @ rest))
+        return float(highest_two(self.sides.keys @ rest))
 
 
 def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[FloatArray]) -> FloatArray:
     """Return `MEASURES` of chunks under one preference, with E(p) for each of them; shape `(n, len(MEASURES))`."""
     sides = wanted.sides
-    near = np.stack([wanted.vectors @ chunk.vector for chunk in chunks]).astype(np.float64)
-    by_side = by_cosines(sides, near)
-    question, follows, breaks = _by_expansion(sides, near)
-    expanded = np.stack([question, follows, breaks, np.maximum(follows, breaks), np.abs(follows - breaks)], axis=1)
-    phrases, known = len(sides.phrases), len(sides.vectors)
-    phrase = near[:, :phrases].max(axis=1) if phrases else np.zeros(len(chunks))
-    group = near[:, phrases:known].max(axis=1) if known > phrases else np.zeros(len(chunks))
-    has = len(sides.expanded) > 0
+    phrases, own = len(sides.phrases), len(sides.vectors)
+    near = np.stack([sides.keys @ chunk.vector for chunk in chunks]).astype(np.float64)
+    phrase = near[:, :phrases].max(axis=1, initial=-1.0) if phrases else np.zeros(len(chunks))
+    follows = highest_two(near[:, own : own + sides.follows])
+    breaks = highest_two(near[:, own + sides.follows :])
+    by_side = by_cosines(sides, near[:, :own])
     measures = []
     for row, (chunk, preference) in enumerate(zip(chunks, preferences, strict=True)):
         words = wanted.among(chunk.words)
+        denies = wanted.denies(words)
         measures.append(
             [
                 chunk.vector @ preference,
                 phrase[row],
-                group[row],
-                known == phrases,
                 *_by_words(wanted, chunk, words.plain | words.negated),
                 sides.aspects.firmness,
                 chunk.length,
                 chunk.note,
-                *expanded[row],
-                not has,
-                sides.borrowed and has,
+                follows[row],
+                breaks[row],
                 *_shares_of_phrases(wanted, words),
                 *by_side[row],
                 *by_words(sides, words),
+                (follows[row] - breaks[row]) * denies,
+                (by_side[row, 0] - by_side[row, 1]) * denies,
             ]
         )
     return np.array(measures, dtype=np.float32)
 
 
-def stance_measured(
-    wanted: Wanted, measures: Sequence[float], vectors: FloatArray, sentence_words: Sequence[Words]
-) -> list[float]:
-    """Return `STANCE_MEASURES` of a pair: from its `MEASURES`, and its sentences' embeddings `(n, d)` and words."""
-    sides = wanted.sides
-    near = (vectors @ wanted.vectors.T).astype(np.float64)
-    by_side = by_cosines(sides, near)
-    _, follows, breaks = _by_expansion(sides, near)
-    liked, avoided = by_side[:, 0], by_side[:, 1]
-    shares = np.exp(
-        VerificationWeights.shipped().sharpness * np.maximum(np.maximum(follows, breaks), np.maximum(liked, avoided))
-    )
-    shares /= shares.sum()
-    denies = np.array([_denies(wanted.deniable, words) for words in sentence_words])
-    return [
-        measures[_FOLLOWS] - measures[_BREAKS],
-        *measures[-len(EVIDENCE) - len(EXPANDED) :],
-        *by_side.max(axis=0).tolist(),
-        # Of sentences that mention it plainly, then of those that deny something of it.
-        *(float(((follows - breaks) * shares)[denies == side].sum()) for side in (False, True)),
-        *(float(((liked - avoided) * shares)[denies == side].sum()) for side in (False, True)),
-    ]
-
-
-def _denies(deniable: dict[str, float], words: Words) -> bool:
-    """Tell whether the rarest of the words is denied: "no casino in the hotel", not "unlike other hotels"."""
-    if not words.negated:
-        return False
-    negated = max((deniable[word] for word in deniable.keys() & words.negated), default=0.0)
-    return negated > 0.0 and negated >= max((deniable[word] for word in deniable.keys() & words.plain), default=0.0)
+def stance_measured(measures: FloatArray) -> FloatArray:
+    """Return `STANCE_MEASURES` of pairs, shape `(..., s)`, from their `MEASURES`."""
+    return measures[..., _STANCE:]
 
 
 def sure_measured(relevance: float, stance: float, measures: Sequence[float], beside: float) -> list[float]:
@@ -296,17 +252,8 @@ def sure_measured(relevance: float, stance: float, measures: Sequence[float], be
     weights = VerificationWeights.shipped()
     lean = min(weights.surest, abs(stance))
     likely = 1.0 / (1.0 + math.exp(-max(-weights.surest * 5, relevance)))
-    stated = max(measures[place] for place in _SAID)
-    return [lean, lean * likely, lean * stated, likely, measures[_EXPANDED], measures[_PHRASE], beside]
-
-
-def _by_expansion(sides: AspectEmbeddings, near: NDArray[F]) -> tuple[NDArray[F], NDArray[F], NDArray[F]]:
-    """Return the highest cosine with a question, and the means of the two highest with what follows and breaks it."""
-    first = len(sides.vectors) + len(sides.questions)
-    middle = first + sides.follows
-    questions = near[..., len(sides.vectors) : first]
-    highest: NDArray[F] = questions.max(axis=-1) if questions.shape[-1] else np.zeros(near.shape[:-1], near.dtype)
-    return highest, highest_two(near[..., first:middle]), highest_two(near[..., middle:])
+    stated, expanded = max(measures[place] for place in _SAID), max(measures[_FOLLOWS], measures[_BREAKS])
+    return [lean, lean * stated, likely, expanded, measures[_PHRASE], beside]
 
 
 def _phrases_holding(expansion: Expansion | None, rarity: Rarity) -> dict[str, list[tuple[int, float]]]:
@@ -342,16 +289,13 @@ def _shares_of_phrases(wanted: Wanted, words: Words) -> list[float]:
 def _by_words(wanted: Wanted, chunk: Chunk, words: AbstractSet[str]) -> list[float]:
     """Return the part of `MEASURES` from "words" to "names_only"."""
     if not words:
-        return _NOTHING_SAID
+        return [0.0] * 4
     shares = [_share(phrase, words) for phrase in wanted.phrases]
     found = {word for phrase in wanted.phrases for word in phrase if word in words}
-    kinds, instead = wanted.kinds & words, wanted.instead & words
     return [
         _share(wanted.words, words),
         max(shares, default=0.0),
         sum(shares) / max(1, len(shares)),
-        math.log1p(len(kinds)),
-        min(1.0, VerificationWeights.shipped().dense * len(kinds | instead) / len(chunk.text)),
         sum(word not in chunk.lower | wanted.names for word in found) / len(found) if found else 0.0,
     ]
 
