@@ -37,7 +37,7 @@ from epic_memory.encoders.static import BUNDLED
 from epic_memory.encoders.wordpiece import WordPiece
 from epic_memory.errors import EncoderError, MissingExtraError
 from helpers import BROKEN, AlteredEncoder, HashEncoder, KeepAll, both
-from lm_servers import LMServer
+from lm_servers import LMServer, Reply
 from scripted import forget_environment
 
 NORMAL = [
@@ -254,7 +254,8 @@ async def test_an_ollama_answer_without_embeddings_is_a_clear_error(
 
 async def test_texts_do_not_follow_a_server_to_another_one(server: LMServer) -> None:
     with LMServer(lambda request: "") as other:
-        server.elsewhere = other.url
+        away = Reply(status=307, headers={"Location": f"{other.url}/api/embed"})
+        server.embed = lambda text: away
         encoder = OllamaEncoder("tiny", host=server.url)
         with pytest.raises(EncoderError):
             await both(encoder, "encode", ["a secret"])

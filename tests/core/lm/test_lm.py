@@ -20,7 +20,7 @@ import pytest
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
 from epic_memory.lm import Completion, Message, OllamaLM, OpenAICompatibleLM, Token
-from lm_servers import Json, LMServer, Reply, in_turn
+from lm_servers import NOT_JSON, Json, LMServer, Reply, in_turn
 from scripted import ASKED, Complete, Model, model_of, until
 
 Make: TypeAlias = Callable[..., Model]
@@ -282,7 +282,7 @@ async def test_a_server_that_takes_too_long(server: LMServer, make: Make, ask: C
         Reply(text="Yes, it is so.", break_off=True),
         Reply(text="Yes, it is so.", unfinished=True),
         Reply(text="Yes, it is so.", fails="out of memory"),
-        Reply(not_json=True),
+        NOT_JSON,
     ],
     ids=["broken off", "unfinished", "failed", "not JSON"],
 )

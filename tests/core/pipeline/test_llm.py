@@ -19,7 +19,7 @@ from epic_memory.lm import OllamaLM
 from epic_memory.lm.budget import BudgetedLM, ModelBudget
 from epic_memory.types import Stance
 from helpers import Call, Clock, calling
-from lm_servers import LMServer, Reply
+from lm_servers import NOT_JSON, LMServer, Reply
 from minds import CHAT, FORM, Mind
 from scripted import Own, forget_environment, instruction_for, until
 
@@ -264,7 +264,7 @@ FAULTS: dict[str, Callable[[], Reply | str]] = {
     "breaks off": lambda: Reply(text="Keep", break_off=True),
     "hangs": lambda: Reply(delay=1.0),
     "says nothing of use": lambda: Reply(text="Who knows."),
-    "is no model": lambda: Reply(not_json=True),
+    "is no model": lambda: NOT_JSON,
 }
 
 
