@@ -44,7 +44,7 @@ from epic_memory.lm.prompting import Prompt
 from epic_memory.types import BuildReport, Candidate, Preference, Stance
 from epic_memory.verification import LMVerifier
 from helpers import HashEncoder, settled
-from lm_servers import LMServer, Reply
+from lm_servers import LMServer
 
 # reading prompts
 
@@ -163,32 +163,6 @@ class Script:
     def about(self, text: str) -> list[Asked]:
         """What was asked about a chunk."""
         return [asked for asked in self.asked if text in asked.chunks]
-
-
-class Answers:
-    """Answers a server's requests as `script()` has it; what `alter` returns, unless it is None, takes its place.
-
-    Attributes:
-        said: The script.
-        alter: Is given the request and its number, from 1.
-    """
-
-    def __init__(self) -> None:
-        self.said = script()
-        self.number = 0
-        self._lock = threading.Lock()
-        self.well()
-
-    def __call__(self, request: dict[str, Any]) -> str | Reply:
-        with self._lock:
-            self.number += 1
-            number = self.number
-        altered = self.alter(request, number)
-        return self.said(request["messages"]) if altered is None else altered
-
-    def well(self) -> None:
-        """Answer as the script has it from now on."""
-        self.alter: Callable[[dict[str, Any], int], str | Reply | None] = lambda request, number: None
 
 
 # models
