@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.effects import Effects, arun, run
 from epic_memory.types.validation import checked_whole
 
@@ -177,11 +176,9 @@ class LimitedLM(ABC):
     """
 
     def __init__(self, name: str, *, concurrency: int, context: int | None) -> None:
-        if context is not None and (not isinstance(context, int) or isinstance(context, bool) or context < 256):
-            raise InvalidInputError(f"context must be a whole number of tokens, at least 256, not {context!r}.")
         self.name = name
         self.concurrency = checked_whole(concurrency, "concurrency", 1)
-        self.context = context
+        self.context = None if context is None else checked_whole(context, "context", 256)
         self._threads = threading.BoundedSemaphore(concurrency)
         # A semaphore belongs to one loop, and a reference to it would keep that loop alive.
         self._loops = LoopClients(lambda: asyncio.Semaphore(concurrency))

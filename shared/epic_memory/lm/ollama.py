@@ -127,6 +127,9 @@ class OllamaServer(ModelServer):
     ) -> None:
         ollama = ollama_package()
         address = server_address(host)
+        # The environment's key is for https://ollama.com alone.
+        if api_key is None and address.scheme == "https" and address.host == "ollama.com":
+            api_key = os.environ.get("OLLAMA_API_KEY") or None
         self.host, self._model, pull = str(address).rstrip("/"), model, f"ollama pull {model}"
         super().__init__(
             address,
@@ -140,7 +143,7 @@ class OllamaServer(ModelServer):
             unknown=f"The Ollama server at {self.host} does not have the model {model!r}. Pull it: {pull}",
             timeout=timeout,
             concurrency=concurrency,
-            key=environment_key(address) if api_key is None else api_key,
+            key=api_key,
         )
 
     def ask(self, method: str, **fields: Any) -> Any:
@@ -211,12 +214,6 @@ def server_address(host: str | None) -> httpx.URL:
 
 def _no_address(host: object, error: Exception) -> InvalidInputError:
     return InvalidInputError(f"{host or os.environ.get('OLLAMA_HOST')!r} is no address of a server: {error}.")
-
-
-def environment_key(address: httpx.URL) -> str | None:
-    """Return the key in `OLLAMA_API_KEY` for the server that it is for, https://ollama.com; None for any other."""
-    meant = address.scheme == "https" and address.host == "ollama.com"
-    return (os.environ.get("OLLAMA_API_KEY") or None) if meant else None
 
 
 def _completion(answer: Any) -> Completion:

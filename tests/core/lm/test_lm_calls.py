@@ -13,7 +13,7 @@ import pytest
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, LanguageModel, Message
-from epic_memory.lm.client import Complete, RetryPolicy, patiently
+from epic_memory.lm.client import Complete, RetryPolicy, StructuredClient
 from epic_memory.runtime.effects import arun, run
 from epic_memory.runtime.streaming import acompleted, completed
 from epic_memory.types import Usage
@@ -36,13 +36,6 @@ def lm(server: LMServer, kind: str) -> Model:
 DOWN = LMUnavailableError("no server")
 
 
-class Saying(Own):
-    """A model from elsewhere, which returns what it likes."""
-
-    def _answer(self, messages: Sequence[Message]) -> Any:
-        return self.answer(messages)
-
-
 def request_to(lm: LanguageModel) -> Complete:
     return Complete(lm=lm, messages=HELLO, schema=SCHEMA, max_tokens=50)
 
@@ -52,7 +45,7 @@ REQUEST = request_to(Own(lambda messages: ""))
 
 def played(patience: RetryPolicy, *answers: object) -> tuple[list[float], Completion | LMError]:
     """The pauses made, and how it ends, if the attempts are answered so; the last answer is for all others."""
-    calling, left, pauses = patiently(REQUEST, patience, Usage()), list(answers), []
+    calling, left, pauses = StructuredClient(REQUEST.lm, patience).answer(REQUEST, Usage()), list(answers), []
     try:
         step = next(calling)
         while True:
@@ -116,7 +109,7 @@ def one(request: pytest.FixtureRequest) -> Drive:
     """Asks for one item."""
 
     async def one(lm: LanguageModel, patience: RetryPolicy, usage: Usage) -> Completion:
-        calling = patiently(request_to(lm), patience, usage)
+        calling = StructuredClient(lm, patience).answer(request_to(lm), usage)
         return run(calling) if request.param == "run" else await arun(calling, threaded=False)
 
     return one
@@ -125,14 +118,13 @@ def one(request: pytest.FixtureRequest) -> Drive:
 @pytest.mark.parametrize(
     ("said", "named"),
     [
-        ("Yes", "str, not a Completion"),
         (None, "NoneType, not a Completion"),
         ({"text": "Yes"}, "dict, not a Completion"),
         (Completion(text=None), "text of type NoneType"),  # type: ignore[arg-type]
     ],
 )
 async def test_what_is_no_completion_is_named(one: Drive, said: Any, named: str) -> None:
-    lm = Saying(lambda messages: said)
+    lm = Own(lambda messages: said)
     with pytest.raises(LMSetupError, match=named):
         await one(lm, RetryPolicy(), Usage())
     assert lm.sent == [(HELLO, SCHEMA, 50)]
@@ -140,7 +132,8 @@ async def test_what_is_no_completion_is_named(one: Drive, said: Any, named: str)
 
 async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: Model) -> None:
     server.answer = lambda request: Reply(status=500)
-    task = asyncio.create_task(arun(patiently(request_to(lm), RetryPolicy(backoff=30.0), Usage()), threaded=False))
+    calling = StructuredClient(lm, RetryPolicy(backoff=30.0)).answer(request_to(lm), Usage())
+    task = asyncio.create_task(arun(calling, threaded=False))
     await asyncio.to_thread(until, lambda: server.calls == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
