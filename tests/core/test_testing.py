@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 
 from epic_memory.encoders import Encoder, OllamaEncoder, StaticEncoder
 from epic_memory.errors import EncoderError, VerifierError
-from epic_memory.testing import candidates_of, check_encoder, check_verifier
+from epic_memory.testing import check_encoder, check_verifier
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Verdict
 from epic_memory.verification import EmbeddedVerifier, Verifier
 from helpers import HashEncoder, KeepAll
@@ -35,38 +33,6 @@ def test_an_encoder_of_a_server_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_environment(monkeypatch)
     with LMServer(lambda request: "", embed=lambda text: 7 * HashEncoder(16).vector(text)) as server:
         check_encoder(OllamaEncoder("tiny", host=server.url))
-
-
-class Overlap:
-    """Stands for a cross-encoder: the score of two texts is positive if they share a long word."""
-
-    def predict(self, pairs: Sequence[tuple[str, str]]) -> FloatArray:
-        words = [[set(re.findall(r"\w{5,}", text.lower())) for text in pair] for pair in pairs]
-        return np.array([len(first & second) - 0.5 for first, second in words], dtype=np.float32)
-
-
-class Scored(EmbeddedVerifier):
-    """The verifier that docs/verification.md shows."""
-
-    model = Overlap()
-
-    def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        for candidate, verdict in zip(candidates, super().verify(candidates), strict=True):
-            scores = self.model.predict([(one.text, candidate.item.text) for one in candidate.preferences])
-            near = {one.id for one, score in zip(candidate.preferences, scores, strict=True) if score > 0.0}
-            kept = tuple(one for one in verdict.alignments if one.preference_id in near)
-            yield Verdict(decision=Decision.KEEP if kept else Decision.DISCARD, alignments=kept)
-
-    async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-        for verdict in await asyncio.to_thread(list, self.verify(candidates)):
-            yield verdict
-
-
-def test_a_verifier_around_a_cross_encoder_passes() -> None:
-    verifier = Scored(StaticEncoder(), threshold=0.0)
-    check_verifier(verifier)
-    verdicts = list(verifier.verify(candidates_of(StaticEncoder(), ["Two hotels by the river.", "tea"])))
-    assert {verdict.decision for verdict in verdicts} == {Decision.KEEP, Decision.DISCARD}
 
 
 class Wrong(StaticEncoder):

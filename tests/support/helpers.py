@@ -87,18 +87,6 @@ BROKEN = {
 }
 
 
-Encode: TypeAlias = Callable[..., Awaitable[Any]]
-
-
-def encoding(how: str, name: str) -> Encode:
-    """Calls a method of encoders: "sync", or "async" by its asynchronous twin."""
-
-    async def encoded(encoder: Any, given: Any) -> Any:
-        return getattr(encoder, name)(given) if how == "sync" else await getattr(encoder, f"a{name}")(given)
-
-    return encoded
-
-
 def method(component: Any, name: str, *, twin: bool = False) -> Any:
     """Returns a method, such as "preferences.add" of a memory, or its asynchronous twin."""
     *groups, last = name.split(".")

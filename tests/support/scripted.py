@@ -39,7 +39,7 @@ import pytest
 
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import UnknownItemError
-from epic_memory.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM
+from epic_memory.lm import Completion, Message, OllamaLM, OpenAICompatibleLM
 from epic_memory.lm.prompting import Prompt
 from epic_memory.types import BuildReport, Candidate, Preference, Stance
 from epic_memory.verification import LMVerifier
@@ -447,17 +447,6 @@ def nothing_lost(memory: EpicMemory, report: BuildReport, *, waiting: int) -> No
 Add: TypeAlias = Callable[..., Awaitable[BuildReport]]
 
 
-def adding(how: str) -> Add:
-    """Adds `ITEMS`, or others, to a memory: "sync", "async", or in a "thread" beside the event loop."""
-
-    async def add(memory: EpicMemory, items: Sequence[Any] = ITEMS) -> BuildReport:
-        if how == "async":
-            return await memory.aadd(items)
-        return memory.add(items) if how == "sync" else await asyncio.to_thread(memory.add, items)
-
-    return add
-
-
 ASKED = [
     Message("system", "You judge."),
     Message("user", "Keep it?"),
@@ -465,15 +454,6 @@ ASKED = [
     Message("user", "Do."),
 ]
 Complete: TypeAlias = Callable[..., Awaitable[Completion]]
-
-
-def completing(how: str) -> Complete:
-    """Has a model complete `ASKED`, or other messages: "sync" or "async"."""
-
-    async def completed(lm: LanguageModel, messages: Sequence[Message] = ASKED, **options: Any) -> Completion:
-        return lm.complete(messages, **options) if how == "sync" else await lm.acomplete(messages, **options)
-
-    return completed
 
 
 def candidate(text: str, *preferences: str) -> Candidate:
