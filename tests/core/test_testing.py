@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epic_memory.encoders import Encoder, OllamaEncoder, StaticEncoder
+from epic_memory.encoders import Encoder, StaticEncoder
 from epic_memory.errors import EncoderError, VerifierError
 from epic_memory.testing import check_encoder, check_verifier
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Verdict
 from epic_memory.verification import EmbeddedVerifier, Verifier
 from helpers import HashEncoder, KeepAll
-from lm_servers import LMServer
-from scripted import forget_environment
 
 
 @pytest.mark.parametrize("encoder", [StaticEncoder(), HashEncoder()])
@@ -27,12 +25,6 @@ def test_encoders_that_ship_or_that_the_tests_use_pass(encoder: Encoder) -> None
 @pytest.mark.parametrize("verifier", [EmbeddedVerifier(StaticEncoder()), KeepAll()])
 def test_verifiers_that_ship_or_that_the_tests_use_pass(verifier: Verifier) -> None:
     check_verifier(verifier)
-
-
-def test_an_encoder_of_a_server_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_environment(monkeypatch)
-    with LMServer(lambda request: "", embed=lambda text: 7 * HashEncoder(16).vector(text)) as server:
-        check_encoder(OllamaEncoder("tiny", host=server.url))
 
 
 class Wrong(StaticEncoder):
