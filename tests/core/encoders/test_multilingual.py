@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 
 from epic_memory import EpicMemory, Settings, Stance
-from epic_memory.encoders import MiniLMEncoder, SentenceTransformerEncoder, by_name, default_encoder, encoder_of
+from epic_memory.encoders import (
+    MiniLMEncoder,
+    SentenceTransformerEncoder,
+    StaticEncoder,
+    by_name,
+    default_encoder,
+    encoder_of,
+)
 from epic_memory.encoders.multilingual import START, MultilingualEncoder, Unigram, units
 from epic_memory.errors import EncoderError, MissingExtraError
 from epic_memory.testing import check_encoder
@@ -33,6 +40,7 @@ TEXTS = [
     "ฉันอยากนั่งรถไฟกลางคืน",
     "",
     "🤷 ∑ ⠁",
+    *(" ", "\n\t", "\u0301", "\x00", "𓀀𓀁", "\u200b", "x" * 10_000),
     "wort " * 2_000,
     "漢" * 9_000,
 ]
@@ -52,7 +60,7 @@ def without_minilm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 needs_minilm = pytest.mark.skipif(not by_name.has_minilm(), reason="needs the extra minilm")
 made = pytest.mark.parametrize(
-    "make", [MultilingualEncoder, pytest.param(lambda: MiniLMEncoder(threads=1), marks=needs_minilm)]
+    "make", [StaticEncoder, MultilingualEncoder, pytest.param(lambda: MiniLMEncoder(threads=1), marks=needs_minilm)]
 )
 
 
