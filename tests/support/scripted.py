@@ -29,8 +29,8 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -207,38 +207,37 @@ class Own:
         self.seconds = seconds
         self.sent: list[Sent] = []
         self.most_at_once = 0
-        self._under_way = 0
+        self._now = 0
         self._lock = threading.Lock()
 
     def complete(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any] | None = None, max_tokens: int | None = None
     ) -> Completion:
-        self._begin(Sent(list(messages), schema, max_tokens))
-        try:
+        with self._under_way(Sent(list(messages), schema, max_tokens)):
             time.sleep(self.seconds)
             return self._answer(messages)
-        finally:
-            self._end()
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any] | None = None, max_tokens: int | None = None
     ) -> Completion:
-        self._begin(Sent(list(messages), schema, max_tokens))
-        try:
+        with self._under_way(Sent(list(messages), schema, max_tokens)):
             await asyncio.sleep(self.seconds)
             return self._answer(messages)
+
+    @contextmanager
+    def _under_way(self, sent: Sent) -> Iterator[None]:
+        self._begin(sent)
+        with self._lock:
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+        try:
+            yield
         finally:
-            self._end()
+            with self._lock:
+                self._now -= 1
 
     def _begin(self, sent: Sent) -> None:
-        with self._lock:
-            self.sent.append(sent)
-            self._under_way += 1
-            self.most_at_once = max(self.most_at_once, self._under_way)
-
-    def _end(self) -> None:
-        with self._lock:
-            self._under_way -= 1
+        self.sent.append(sent)
 
     def _answer(self, messages: Sequence[Message]) -> Completion:
         said = self.answer(messages)
@@ -466,11 +465,6 @@ def candidate(text: str, *preferences: str) -> Candidate:
         similarities=(0.5,) * len(preferences),
         preference_embeddings=vectors,
     )
-
-
-def first_properties(schema: Mapping[str, Any]) -> list[str]:
-    """The properties a schema asks for, in its order."""
-    return list(schema["properties"])
 
 
 # documents for a Scripted model

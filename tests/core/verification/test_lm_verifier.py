@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import random
@@ -37,14 +36,12 @@ from scripted import (
     Own,
     Script,
     candidate,
-    first_properties,
     instruction_for,
     memory_with,
     nothing_lost,
     own_threads,
     pairs_of,
     patient,
-    preference_read,
     read_prompt,
     script,
     until,
@@ -150,11 +147,11 @@ def test_the_schema_asks_for_the_decision_first_and_for_nothing_else() -> None:
         answers = sent.schema["properties"]["answers"]
         assert (answers["minItems"], answers["maxItems"]) == (len(asked.chunks),) * 2
         one = answers["items"]
-        assert first_properties(one) == one["required"] == ["chunk", "decision", "preferences", "evidence"]
+        assert list(one["properties"]) == one["required"] == ["chunk", "decision", "preferences", "evidence"]
         assert one["properties"]["chunk"]["enum"] == list(range(1, len(asked.chunks) + 1))
         assert one["properties"]["decision"]["enum"] == ["Keep", "Discard"]
         relevant = one["properties"]["preferences"]["items"]
-        assert first_properties(relevant) == relevant["required"] == ["preference", "stance", "instruction"]
+        assert list(relevant["properties"]) == relevant["required"] == ["preference", "stance", "instruction"]
         assert relevant["properties"]["preference"]["enum"] == list(range(1, len(asked.preferences) + 1))
         assert relevant["properties"]["stance"]["enum"] == [str(stance) for stance in Stance]
         assert {each["additionalProperties"] for each in (sent.schema, one, relevant)} == {False}
@@ -194,33 +191,17 @@ def test_a_list_without_an_answer_leaves_the_item_undecided() -> None:
 # several at once
 
 
-class Threaded(Own):
-    """A model that answers several at once in asynchronous calls, too."""
-
-    async def acomplete(self, messages: Sequence[Message], **settings: Any) -> Completion:
-        return await asyncio.to_thread(self.complete, messages, **settings)
-
-
-@pytest.mark.parametrize("concurrency", [2, 3])
-async def test_as_many_are_asked_about_as_the_model_takes_and_a_slow_one_does_not_hold_up_the_others(
-    concurrency: int, add: Add
-) -> None:
+def test_a_slow_one_does_not_hold_up_the_others() -> None:
     said = script()
 
     def answer(messages: Sequence[Message]) -> str:
-        if TEXTS["palms"] in user_text(messages):
-            until(lambda: len(said.asked) == len(PASSED) - 1)
-        elif preference_read(messages) is None:
-            until(lambda: lm.most_at_once == concurrency)
+        if TEXTS["stew"] in user_text(messages):
+            until(lambda: len(said.asked) == 2)
         return said(messages)
 
-    lm = Threaded(answer, concurrency=concurrency)
-    memory = memory_with(LMVerifier(lm, batch_size=1))
-    await add(memory)
-
-    assert lm.most_at_once == concurrency
-    assert said.asked[-1].chunk == TEXTS["palms"]
-    assert pairs_of(memory) == EXPECTED
+    candidates = [candidate(TEXTS[name], "Vegan diet") for name in ("stew", "pun", "worms")]
+    verdicts = list(LMVerifier(Own(answer, concurrency=2), batch_size=1).stream(candidates))
+    assert verdicts[-1][0] == 0 and len(verdicts) == 3
 
 
 # arguments
@@ -361,16 +342,6 @@ class Failing:
 
 AWAY = LMUnavailableError("broken pipe dream")
 STRANGE = type("Strange", (Exception,), {})("out of memory, broken pipe dream")
-
-
-@pytest.mark.parametrize("error", [AWAY, STRANGE])
-async def test_a_model_that_fails_for_a_while_is_asked_again(error: Exception, add: Add) -> None:
-    memory = memory_with(patient(Own(Failing(error, 3, script())), retries=3))
-    report = await add(memory)
-
-    assert pairs_of(memory) == EXPECTED
-    assert report.usage.retries == 3
-    nothing_lost(memory, report, waiting=0)
 
 
 @pytest.mark.parametrize(("batch_size", "error"), [(1, AWAY), (8, STRANGE)])
