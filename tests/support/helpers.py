@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -229,22 +230,6 @@ class KeepAll(FakeVerifier):
             yield keep(candidate, found[0] if found else Stance.SUPPORTS)
 
 
-class DiscardAll(FakeVerifier):
-    """Discards everything."""
-
-    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
-        for _ in candidates:
-            yield Verdict(decision=Decision.DISCARD, rationale="far")
-
-
-class UndecidedAll(FakeVerifier):
-    """Cannot decide."""
-
-    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
-        for _ in candidates:
-            yield Verdict(decision=Decision.UNDECIDED, rationale="no answer")
-
-
 class Raising(FakeVerifier):
     """Keeps `after` candidates of each call, then raises, `times` times; later it keeps everything."""
 
@@ -288,6 +273,10 @@ class Answering(FakeVerifier):
 
     def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
         yield from map(self.answer, candidates)
+
+
+DiscardAll = partial(Answering, lambda _: Verdict(decision=Decision.DISCARD, rationale="far"))
+UndecidedAll = partial(Answering, lambda _: Verdict(decision=Decision.UNDECIDED, rationale="no answer"))
 
 
 def _kept(*alignments: Alignment) -> Verdict:

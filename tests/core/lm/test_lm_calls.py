@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
@@ -101,20 +101,7 @@ def test_patience_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
 # patience with a server
 
 
-Drive: TypeAlias = Callable[[LanguageModel, RetryPolicy, Usage], Awaitable[Completion]]
-
-
-@pytest.fixture(params=["run", "arun"])
-def one(request: pytest.FixtureRequest) -> Drive:
-    """Asks for one item."""
-
-    async def one(lm: LanguageModel, patience: RetryPolicy, usage: Usage) -> Completion:
-        calling = StructuredClient(lm, patience).answer(request_to(lm), usage)
-        return run(calling) if request.param == "run" else await arun(calling, threaded=False)
-
-    return one
-
-
+@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(
     ("said", "named"),
     [
@@ -123,10 +110,11 @@ def one(request: pytest.FixtureRequest) -> Drive:
         (Completion(text=None), "text of type NoneType"),  # type: ignore[arg-type]
     ],
 )
-async def test_what_is_no_completion_is_named(one: Drive, said: Any, named: str) -> None:
+async def test_what_is_no_completion_is_named(said: Any, named: str, is_async: bool) -> None:
     lm = Own(lambda messages: said)
+    asking = StructuredClient(lm, RetryPolicy()).answer(request_to(lm), Usage())
     with pytest.raises(LMSetupError, match=named):
-        await one(lm, RetryPolicy(), Usage())
+        await arun(asking, threaded=False) if is_async else run(asking)
     assert lm.sent == [(HELLO, SCHEMA, 50)]
 
 
