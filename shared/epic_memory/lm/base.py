@@ -179,6 +179,8 @@ class LimitedLM(ABC):
         self.name = name
         self.concurrency = checked_whole(concurrency, "concurrency", 1)
         self.context = None if context is None else checked_whole(context, "context", 256)
+        # A model of a server sets its clients.
+        self._clients: LoopClients[Any] | None = None
         self._threads = threading.BoundedSemaphore(concurrency)
         # A semaphore belongs to one loop, and a reference to it would keep that loop alive.
         self._loops = LoopClients(lambda: asyncio.Semaphore(concurrency))
@@ -191,7 +193,7 @@ class LimitedLM(ABC):
 
     def session(self) -> AbstractAsyncContextManager[Any]:
         """Return a context that keeps the connections of the running event loop open between calls."""
-        return nullcontext()
+        return nullcontext() if self._clients is None else self._clients.client()
 
     def complete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None

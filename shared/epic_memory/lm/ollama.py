@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ class OllamaLM(LimitedLM):
         self._settings = {"logprobs": logprobs or None, "keep_alive": keep_alive}
         self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
         self._server = OllamaServer(host, model, timeout=timeout, concurrency=concurrency, api_key=api_key)
-        self.host = self._server.host
+        self.host, self._clients = self._server.host, self._server.clients
 
     def check(self) -> None:
         """Check that the server can be reached and has the model.
@@ -76,10 +76,6 @@ class OllamaLM(LimitedLM):
             LMSetupError: if it does not have the model.
         """
         self._server.digest()
-
-    def session(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context that keeps the connection of the running event loop open between calls."""
-        return self._server.clients.client()
 
     def _completing(
         self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from epic_memory.errors import InvalidInputError, LMSetupError, LMUnavailableError
@@ -90,6 +89,7 @@ class OpenAICompatibleLM(LimitedLM):
             concurrency=concurrency,
             key=api_key,
         )
+        self._clients = self._server.clients
 
     def check(self) -> None:
         """Check that the server can be reached and lists the model.
@@ -117,10 +117,6 @@ class OpenAICompatibleLM(LimitedLM):
             raise LMSetupError(
                 f"The server at {self.base_url} does not know the model {self._model!r}. It has: {known}"
             )
-
-    def session(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context that keeps the connections of the running event loop open between calls."""
-        return self._server.clients.client()
 
     def post(self, path: str, fields: Mapping[str, Any]) -> Any:
         """Send a request to the model, with fields of its own, and return the JSON of the answer.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import unicodedata
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +17,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from model2vec import StaticModel
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from epic_memory import EpicMemory
 from epic_memory.encoders import (
@@ -34,7 +31,7 @@ from epic_memory.encoders import (
 from epic_memory.encoders.cache import TextVectors
 from epic_memory.encoders.static import BUNDLED
 from epic_memory.encoders.wordpiece import WordPiece
-from epic_memory.errors import EncoderError, MissingExtraError
+from epic_memory.errors import EncoderError
 from epic_memory.testing import check_encoder
 from helpers import BROKEN, AlteredEncoder, HashEncoder, both
 from lm_servers import LMServer, Reply
@@ -99,14 +96,15 @@ def test_a_special_token_is_one_whatever_it_begins_with() -> None:
     assert WordPiece(description).encode([text], 99) == [theirs.encode(text, add_special_tokens=False).ids]
 
 
-def test_a_tokenizer_of_another_kind_is_read_by_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = Tokenizer(WordLevel({"[UNK]": 0, "wine": 1, "train": 2}, unk_token="[UNK]"))
-    words.pre_tokenizer = Whitespace()
-    StaticModel(np.eye(3, dtype=np.float32), words).save_pretrained(tmp_path)
-    np.testing.assert_array_equal(StaticEncoder(tmp_path).encode(["wine and wine", "train"]), np.eye(3)[[1, 2]])
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtraError, match="model2vec"):
-        StaticEncoder(tmp_path)
+@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "added_tokens", "model"])
+def test_a_tokenizer_of_another_kind_is_refused(part: str) -> None:
+    description = json.loads(DESCRIPTION)
+    if part == "added_tokens":
+        description[part][0]["lstrip"] = True
+    else:
+        description[part] = {"type": "Other", "vocab": {}}
+    with pytest.raises(ValueError, match="tokenizer is not BERT's"):
+        WordPiece(description)
 
 
 @given(texts=st.lists(st.text(), max_size=20))
