@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, Message, OllamaLM, OpenAICompatibleLM, Token
 from lm_servers import NOT_JSON, Json, LMServer, Reply, in_turn
 from scripted import ASKED, Complete, Model, model_of, until
@@ -633,9 +633,3 @@ def test_addresses_that_cannot_be_are_refused(address: Any) -> None:
     if address in ("http://here:port/v1", "http://[::1", 5):
         with pytest.raises(InvalidInputError, match="no address"):
             OllamaLM("tiny", host=address)
-
-
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ollama", None)
-    with pytest.raises(MissingExtraError, match="ollama is not installed"):
-        OllamaLM("tiny")

@@ -19,16 +19,10 @@ from epic_memory.runtime.streaming import acompleted, completed
 from epic_memory.types import Usage
 from epic_memory.verification import LMVerifier
 from lm_servers import LMServer, Reply
-from scripted import Model, Own, candidate, model_of, own_threads, until
+from scripted import Own, candidate, model_of, own_threads, until
 
 HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
-
-
-@pytest.fixture
-def lm(server: LMServer, kind: str) -> Model:
-    """A model of each kind."""
-    return model_of(server, kind)
 
 
 # patience
@@ -118,7 +112,8 @@ async def test_what_is_no_completion_is_named(said: Any, named: str, is_async: b
     assert lm.sent == [(HELLO, SCHEMA, 50)]
 
 
-async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: Model) -> None:
+async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, kind: str) -> None:
+    lm = model_of(server, kind)
     server.answer = lambda request: Reply(status=500)
     calling = StructuredClient(lm, RetryPolicy(backoff=30.0)).answer(request_to(lm), Usage())
     task = asyncio.create_task(arun(calling, threaded=False))
