@@ -17,7 +17,6 @@ from epic_memory.runtime.effects import Effects, arun, run
 from epic_memory.types.validation import checked_whole
 
 C = TypeVar("C")
-R = TypeVar("R")
 
 SECONDS = 120.0
 """Default time limit for an answer."""
@@ -199,18 +198,12 @@ class LimitedLM(ABC):
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         """Return the model's answer."""
-        return self._run(self._completing(messages, schema, max_tokens))
+        with self._threads:
+            return run(self._completing(messages, schema, max_tokens))
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         """Return an answer as `complete` does, without blocking the event loop."""
-        return await self._arun(self._completing(messages, schema, max_tokens))
-
-    def _run(self, call: Effects[R]) -> R:
-        with self._threads:
-            return run(call)
-
-    async def _arun(self, call: Effects[R]) -> R:
         async with self._loops.client() as gate, gate, self.session():
-            return await arun(call, threaded=False)
+            return await arun(self._completing(messages, schema, max_tokens), threaded=False)

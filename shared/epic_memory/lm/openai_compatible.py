@@ -123,11 +123,8 @@ class OpenAICompatibleLM(LimitedLM):
 
         The path goes behind `base_url`, as "/chat/completions" does; the errors are those of the class.
         """
-        return self._run(self._posting(path, fields))
-
-    def _posting(self, path: str, fields: Mapping[str, Any]) -> Effects[Any]:
-        request = {"model": self._model, **self._extra, **fields}
-        answer = yield Call(self._server.send, self._server.asend, "POST", path, request)
+        with self._threads:
+            answer = self._server.send("POST", path, {"model": self._model, **self._extra, **fields})
         return self._server.json_of(answer)
 
     def _completing(
