@@ -77,9 +77,10 @@ def test_a_filler_hides_no_letters() -> None:
     ("text", "shown"),
     [
         ("\u1112\u119e\u11ab\u3164글", "| \u1112\u119e\u11ab글"),
+        ("Ke\u200cep, \u200d\u200ckeep", "| Keep, keep"),
         ("if (a[0] < b) { `c` > d }", "| if (a⁅0⁆ ‹ b) ❴ ˋcˋ › d ❵"),
     ],
-    ids=["old hangul", "markup"],
+    ids=["old hangul", "stray joiners", "markup"],
 )
 def test_what_is_replaced_reads_as_before(text: str, shown: str) -> None:
     assert quoted(text) == shown
