@@ -164,11 +164,6 @@ class StructuredClient:
         """Most calls that may be made at once."""
         return max(1, int(getattr(self.lm, "concurrency", 1)))
 
-    def session(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context that keeps the model's connections open on an event loop, if the model has one."""
-        session = getattr(self.lm, "session", None)
-        return nullcontext() if session is None else session()
-
     def stream(self, work: Callable[[J], Effects[R]], jobs: Sequence[J]) -> Iterator[R]:
         """Yield the results of a new round of jobs, in the order in which they are ready."""
         self.patience.begin()
@@ -177,8 +172,10 @@ class StructuredClient:
     async def astream(self, work: Callable[[J], Effects[R]], jobs: Sequence[J]) -> AsyncGenerator[R, None]:
         """Yield results as `stream` does, without blocking the event loop."""
         self.patience.begin()
+        # If the model has one, its session keeps its connections open between the calls.
+        session: AbstractAsyncContextManager[Any] = getattr(self.lm, "session", nullcontext)()
         async with (
-            self.session(),
+            session,
             aclosing(acompleted(lambda job: arun(work(job), threaded=False), jobs, self.concurrency)) as results,
         ):
             async for result in results:
