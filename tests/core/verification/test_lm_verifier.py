@@ -186,6 +186,8 @@ def test_a_list_without_an_answer_leaves_the_item_undecided() -> None:
 
     assert (report.kept, report.undecided) == (0, 1)
     assert report.usage.calls == 3  # and nothing is asked about the lists behind
+    report = memory_with(LMVerifier(Own(said)), preferences=preferences, coarse=False).add(["Of nothing."])
+    assert (report.discarded, report.usage.calls) == (1, 4)
 
 
 # several at once
