@@ -83,6 +83,7 @@ SPECIAL = st.from_regex(r"[a-zA-Z'\[\]# é]{1,40}|.{0,9}\[(SEP|UNK)\].*").map(kn
 
 
 @given(text=st.text(LETTERS) | SPECIAL)
+@example(text="red\x07 wine and\x00 cheese")
 def test_words_are_cut_as_the_package_tokenizers_cuts_them(text: str) -> None:
     assert OURS.encode([text], 10_000) == [THEIRS.encode(text, add_special_tokens=False).ids]
 
