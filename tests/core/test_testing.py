@@ -70,7 +70,8 @@ class Faulty(KeepAll):
             verdicts = verdicts or [Verdict(decision=Decision.DISCARD)]
         if self.fault == "unknown":
             other = Alignment(preference_id="nobody", instruction="Keep it.")
-            verdicts = [replace(verdict, alignments=(other,)) for verdict in verdicts]
+            several = [len(candidate.preferences) > 1 for candidate in candidates]
+            verdicts = [replace(v, alignments=(other,)) if two else v for v, two in zip(verdicts, several, strict=True)]
         if self.fault == "alone" and len(candidates) == 1:
             verdicts = [Verdict(decision=Decision.DISCARD)]
         yield from verdicts

@@ -94,7 +94,7 @@ async def test_however_many_are_asked_about_at_once_the_memory_is_the_same(
     context=st.sampled_from([None, 1024, 1600, 2500, 8192]),
 )
 @example(lists=[[*range(100)], [0]], seed=1, batch_size=8, context=None)
-@example(lists=[[*range(100)], [0]], seed=2, batch_size=8, context=2048)
+@example(lists=[[0], [*range(100)], [1]], seed=2, batch_size=8, context=2048)
 def test_a_number_means_the_preference_that_this_prompt_shows_under_it(
     lists: list[list[int]], seed: int, batch_size: int, context: int | None
 ) -> None:
