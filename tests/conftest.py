@@ -24,7 +24,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 pytest.register_assert_rewrite("command_line", "graph_helpers", "helpers", "lm_servers", "scripted", "sessions")
 
 
-from helpers import Clock, Encode, encoding  # its assertions are rewritten
+from helpers import Call, Clock, calling  # its assertions are rewritten
 
 if TYPE_CHECKING:
     from command_line import Epic
@@ -68,31 +68,37 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
+def call(request: pytest.FixtureRequest) -> Call:
+    """Calls a method of anything by its name, or its asynchronous twin."""
+    return calling(request.param)
+
+
+@pytest.fixture
+def add(call: Call) -> Add:
     """Adds the items of the scripted models, or others, by one path or the other."""
-    from scripted import adding
+    from scripted import ITEMS
 
-    return adding(request.param)
-
-
-@pytest.fixture(params=["sync", "async"])
-def complete(request: pytest.FixtureRequest) -> Complete:
-    """Completes messages by one path or the other."""
-    from scripted import completing
-
-    return completing(request.param)
+    return lambda memory, items=ITEMS: call(memory, "add", items)
 
 
-@pytest.fixture(params=["sync", "async"])
-def encode(request: pytest.FixtureRequest) -> Encode:
+@pytest.fixture
+def complete(call: Call) -> Complete:
+    """Has a model complete the messages of the scripted models, or others, by one path or the other."""
+    from scripted import ASKED
+
+    return lambda lm, messages=ASKED, **options: call(lm, "complete", messages, **options)
+
+
+@pytest.fixture
+def encode(call: Call) -> Call:
     """Embeds texts by one path or the other."""
-    return encoding(request.param, "encode")
+    return lambda encoder, texts: call(encoder, "encode", texts)
 
 
-@pytest.fixture(params=["sync", "async"])
-def encode_query(request: pytest.FixtureRequest) -> Encode:
+@pytest.fixture
+def encode_query(call: Call) -> Call:
     """Embeds a query by one path or the other."""
-    return encoding(request.param, "encode_query")
+    return lambda encoder, text: call(encoder, "encode_query", text)
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def check_verifier(
     """
     assert isinstance(verifier, Verifier), f"{type(verifier).__name__} lacks a member of the protocol Verifier"
     assert verifier.name, "name must not be empty"
-    given = candidates_of(StaticEncoder()) if candidates is None else list(candidates)
+    given = _candidates() if candidates is None else list(candidates)
     verdicts = _checked(given, list(verifier.verify(given)))
 
     async def collected() -> list[Verdict]:
@@ -113,15 +113,13 @@ def check_verifier(
         close()
 
 
-def candidates_of(
-    encoder: Encoder, texts: Sequence[str] = TEXTS, preferences: Sequence[str] = _PREFERENCES
-) -> list[Candidate]:
-    """Return candidates for a verifier: each text under the first preference, then under all of them."""
-    asked = [Preference(text=text) for text in preferences]
-    vectors, directions = embed(encoder, texts), embed(encoder, preferences)
+def _candidates() -> list[Candidate]:
+    """Return each text as a candidate under the first preference, then under both."""
+    encoder, asked = StaticEncoder(), [Preference(text=text) for text in _PREFERENCES]
+    vectors, directions = embed(encoder, TEXTS), embed(encoder, _PREFERENCES)
     made = []
     for count in (1, len(asked)):
-        for place, (text, vector) in enumerate(zip(texts, vectors, strict=True)):
+        for place, (text, vector) in enumerate(zip(TEXTS, vectors, strict=True)):
             near = directions[:count] @ vector
             order = np.argsort(-near)
             made.append(

@@ -8,17 +8,13 @@ import pytest
 
 from helpers import HashEncoder
 from lm_servers import LMServer
-from scripted import Answers, forget_environment
+from scripted import forget_environment, script
 
 
 @pytest.fixture
-def answers() -> Answers:
-    return Answers()
-
-
-@pytest.fixture
-def server(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Iterator[LMServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LMServer]:
     forget_environment(monkeypatch)
     # Ollama's embeddings are unit vectors of most models, but not of all.
-    with LMServer(answers, models=("tiny", "embedder"), embed=lambda text: 7 * HashEncoder().vector(text)) as server:
+    said, embed = script(), lambda text: 7 * HashEncoder().vector(text)
+    with LMServer(lambda body: said(body["messages"]), models=("tiny", "embedder"), embed=embed) as server:
         yield server

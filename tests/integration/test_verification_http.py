@@ -13,7 +13,7 @@ from epic_memory import EpicMemory, Settings
 from epic_memory.verification import LMVerifier
 from helpers import HashEncoder
 from lm_servers import LMServer
-from scripted import Add, Model, adding, model_of
+from scripted import Add, Model, model_of
 
 Make: TypeAlias = Callable[..., Model]
 
@@ -22,12 +22,6 @@ Make: TypeAlias = Callable[..., Model]
 def make(server: LMServer, kind: str) -> Make:
     """Models of both kinds."""
     return lambda **settings: model_of(server, kind, **{"timeout": 60.0, **settings})
-
-
-@pytest.fixture(params=["thread", "async"], ids=["sync", "async"])
-def add(request: pytest.FixtureRequest) -> Add:
-    """Adds `ITEMS`, or others, by one path or the other."""
-    return adding(request.param)
 
 
 # what is sent to whom

@@ -26,9 +26,10 @@ from pydantic import BaseModel, PrivateAttr
 from epic_langchain.models import RUN_NAME, LangChainLM, calling_with
 from epic_memory import Item
 from epic_memory.lm import Completion, Token
+from helpers import calling
 from langchain_runs import Runs
 from limited_models import KEEP, Call, Chat, LimitedChat
-from scripted import ASKED, ITEMS, PASSED, Complete, adding, memory_with, patient, script
+from scripted import ASKED, ITEMS, PASSED, Complete, memory_with, patient, script
 
 SCHEMA = {
     "type": "object",
@@ -230,7 +231,7 @@ async def test_calls_are_children_of_the_run_in_which_they_happen(kind: str, way
     parent = manager.on_chain_start({}, {}, name="parent")
     memory = memory_with(patient(LangChainLM(KINDS[kind](answer=scripted), concurrency=concurrency), batch_size=1))
     with calling_with({"callbacks": parent.get_child(), "run_id": parent.run_id, "metadata": {"user": "ada"}}):
-        await adding(way)(memory)
+        await (asyncio.to_thread(memory.add, ITEMS) if way == "thread" else calling(way)(memory, "add", ITEMS))
     assert below(runs, "parent") == [RUN_NAME] * len(PASSED)
     assert all({"mine", "nostream"} <= run.tags for run in runs.models)
     seen = len(runs.models)

@@ -12,7 +12,7 @@ import pytest
 from epic_memory.encoders.base import aembed_query, embed_query
 from epic_memory.errors import EncoderError
 from epic_plugins.adapted_encoder import AdaptedEncoder
-from helpers import Encode, HashEncoder
+from helpers import Call, HashEncoder
 
 
 class Framework(AdaptedEncoder):
@@ -40,7 +40,7 @@ def lengths(texts: list[str]) -> list[list[float]]:
     return [[3.0 * len(text), 4.0 * len(text)] for text in texts]
 
 
-async def test_embeddings_are_normalised(encode: Encode, encode_query: Encode) -> None:
+async def test_embeddings_are_normalised(encode: Call, encode_query: Call) -> None:
     encoder = Framework(lengths)
     assert not encoder.calls
     made = await encode(encoder, ["a", "bcd"])
@@ -69,13 +69,13 @@ async def test_embeddings_are_normalised(encode: Encode, encode_query: Encode) -
         lambda texts: lengths(texts)[1:],
     ],
 )
-async def test_wrong_embeddings_are_an_error_of_ours(embed: Callable[[list[str]], Any], encode: Encode) -> None:
+async def test_wrong_embeddings_are_an_error_of_ours(embed: Callable[[list[str]], Any], encode: Call) -> None:
     with pytest.raises(EncoderError, match="framework:tiny"):
         await encode(Framework(embed), ["a", "b"])
 
 
 @pytest.mark.parametrize("given", [None, [], ["a"], [[1.0], [2.0]], [0.0, 0.0], [float("nan"), 1.0]], ids=str)
-async def test_a_wrong_embedding_of_a_query_is_one_too(given: Any, encode_query: Encode) -> None:
+async def test_a_wrong_embedding_of_a_query_is_one_too(given: Any, encode_query: Call) -> None:
     with pytest.raises(EncoderError, match="framework:tiny"):
         await encode_query(Framework(lambda texts: [given]), "a")
 

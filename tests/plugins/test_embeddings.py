@@ -28,7 +28,7 @@ from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import EncoderError, InvalidInputError
 from epic_memory.steering.relevance import SAMPLES
-from helpers import Encode, HashEncoder, KeepAll, both, settled
+from helpers import Call, HashEncoder, KeepAll, both, settled
 from llamaindex_models import ScriptedEmbedding, SyncEmbedding
 from tables import table
 
@@ -93,7 +93,7 @@ class Failing(Embeddings):
 
 @pytest.mark.parametrize("model", [Words, ScriptedEmbedding, SyncEmbedding])
 async def test_documents_and_queries_are_embedded_as_such(
-    model: Callable[..., Any], encode: Encode, encode_query: Encode
+    model: Callable[..., Any], encode: Call, encode_query: Call
 ) -> None:
     made = model(shift=0.3)
     encoder = (LC if model is Words else LI).encoder(made)
@@ -165,7 +165,7 @@ def test_the_fingerprint_changes_with_what_changes_embeddings(settings: dict[str
 
 
 @pytest.mark.parametrize("kind", [Failing, ScriptedEmbedding, SyncEmbedding])
-async def test_an_error_of_the_model_says_which_and_what(kind: Any, encode: Encode, encode_query: Encode) -> None:
+async def test_an_error_of_the_model_says_which_and_what(kind: Any, encode: Call, encode_query: Call) -> None:
     model = kind()
     model.fail_with(RuntimeError("out of memory"))
     encoder = (LC if kind is Failing else LI).encoder(model)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -85,18 +86,6 @@ BROKEN = {
     "flat": lambda vectors: vectors.ravel(),
     "no numbers": lambda vectors: [["a"] * vectors.shape[1] for _ in vectors],
 }
-
-
-Encode: TypeAlias = Callable[..., Awaitable[Any]]
-
-
-def encoding(how: str, name: str) -> Encode:
-    """Calls a method of encoders: "sync", or "async" by its asynchronous twin."""
-
-    async def encoded(encoder: Any, given: Any) -> Any:
-        return getattr(encoder, name)(given) if how == "sync" else await getattr(encoder, f"a{name}")(given)
-
-    return encoded
 
 
 def method(component: Any, name: str, *, twin: bool = False) -> Any:
@@ -241,22 +230,6 @@ class KeepAll(FakeVerifier):
             yield keep(candidate, found[0] if found else Stance.SUPPORTS)
 
 
-class DiscardAll(FakeVerifier):
-    """Discards everything."""
-
-    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
-        for _ in candidates:
-            yield Verdict(decision=Decision.DISCARD, rationale="far")
-
-
-class UndecidedAll(FakeVerifier):
-    """Cannot decide."""
-
-    def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
-        for _ in candidates:
-            yield Verdict(decision=Decision.UNDECIDED, rationale="no answer")
-
-
 class Raising(FakeVerifier):
     """Keeps `after` candidates of each call, then raises, `times` times; later it keeps everything."""
 
@@ -300,6 +273,10 @@ class Answering(FakeVerifier):
 
     def verdicts(self, candidates: Sequence[Candidate]) -> Iterator[object]:
         yield from map(self.answer, candidates)
+
+
+DiscardAll = partial(Answering, lambda _: Verdict(decision=Decision.DISCARD, rationale="far"))
+UndecidedAll = partial(Answering, lambda _: Verdict(decision=Decision.UNDECIDED, rationale="no answer"))
 
 
 def _kept(*alignments: Alignment) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
@@ -18,13 +18,12 @@ from llamaindex_models import ScriptedLLM
 KEEP = '{"decision": "Keep"}'
 
 
-class Call:
+class Call(NamedTuple):
     """Arguments that a model was called with."""
 
-    def __init__(self, messages: list[BaseMessage], settings: dict[str, Any], limit: int | None) -> None:
-        self.messages = messages
-        self.settings = settings
-        self.limit = limit
+    messages: list[BaseMessage]
+    settings: dict[str, Any]
+    limit: int | None
 
     @property
     def schema(self) -> dict[str, Any] | None:
@@ -43,8 +42,6 @@ class Chat(BaseChatModel):
     answer: Any = KEEP
     num_ctx: int | None = None
     _calls: list[Call] = PrivateAttr(default_factory=list)
-    _under_way: dict[str, int] = PrivateAttr(default_factory=lambda: {"now": 0, "most": 0})
-    _lock: Any = PrivateAttr(default_factory=threading.Lock)
     _threads: set[int] = PrivateAttr(default_factory=set)
 
     @property
@@ -71,8 +68,7 @@ class Chat(BaseChatModel):
 
     def _said(self, messages: list[BaseMessage], settings: dict[str, Any]) -> AIMessage:
         call = Call(messages, settings, self._limit())
-        with self._lock:
-            self._calls.append(call)
+        self._calls.append(call)
         said = self.answer(call) if callable(self.answer) else self.answer
         if isinstance(said, Exception):
             raise said
@@ -81,35 +77,15 @@ class Chat(BaseChatModel):
     def _message(self, message: AIMessage, settings: dict[str, Any]) -> AIMessage:
         return message
 
-    def _begin(self) -> None:
-        with self._lock:
-            self._under_way["now"] += 1
-            self._under_way["most"] = max(self._under_way.values())
-
-    def _end(self) -> None:
-        with self._lock:
-            self._under_way["now"] -= 1
-
     def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **settings: Any) -> Any:
         self._threads.add(threading.get_ident())
-        self._begin()
-        try:
-            message = self._said(messages, settings)
-            threading.Event().wait(0.002)
-        finally:
-            self._end()
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        return ChatResult(generations=[ChatGeneration(message=self._said(messages, settings))])
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **settings: Any
     ) -> Any:
-        self._begin()
-        try:
-            message = self._said(messages, settings)
-            await asyncio.sleep(0.002)
-        finally:
-            self._end()
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        await asyncio.sleep(0)
+        return ChatResult(generations=[ChatGeneration(message=self._said(messages, settings))])
 
 
 class LimitedChat(Chat):

@@ -29,8 +29,8 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -39,12 +39,12 @@ import pytest
 
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import UnknownItemError
-from epic_memory.lm import Completion, LanguageModel, Message, OllamaLM, OpenAICompatibleLM
+from epic_memory.lm import Completion, Message, OllamaLM, OpenAICompatibleLM
 from epic_memory.lm.prompting import Prompt
 from epic_memory.types import BuildReport, Candidate, Preference, Stance
 from epic_memory.verification import LMVerifier
 from helpers import HashEncoder, settled
-from lm_servers import LMServer, Reply
+from lm_servers import LMServer
 
 # reading prompts
 
@@ -165,32 +165,6 @@ class Script:
         return [asked for asked in self.asked if text in asked.chunks]
 
 
-class Answers:
-    """Answers a server's requests as `script()` has it; what `alter` returns, unless it is None, takes its place.
-
-    Attributes:
-        said: The script.
-        alter: Is given the request and its number, from 1.
-    """
-
-    def __init__(self) -> None:
-        self.said = script()
-        self.number = 0
-        self._lock = threading.Lock()
-        self.well()
-
-    def __call__(self, request: dict[str, Any]) -> str | Reply:
-        with self._lock:
-            self.number += 1
-            number = self.number
-        altered = self.alter(request, number)
-        return self.said(request["messages"]) if altered is None else altered
-
-    def well(self) -> None:
-        """Answer as the script has it from now on."""
-        self.alter: Callable[[dict[str, Any], int], str | Reply | None] = lambda request, number: None
-
-
 # models
 
 
@@ -233,38 +207,37 @@ class Own:
         self.seconds = seconds
         self.sent: list[Sent] = []
         self.most_at_once = 0
-        self._under_way = 0
+        self._now = 0
         self._lock = threading.Lock()
 
     def complete(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any] | None = None, max_tokens: int | None = None
     ) -> Completion:
-        self._begin(Sent(list(messages), schema, max_tokens))
-        try:
+        with self._under_way(Sent(list(messages), schema, max_tokens)):
             time.sleep(self.seconds)
             return self._answer(messages)
-        finally:
-            self._end()
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Mapping[str, Any] | None = None, max_tokens: int | None = None
     ) -> Completion:
-        self._begin(Sent(list(messages), schema, max_tokens))
-        try:
+        with self._under_way(Sent(list(messages), schema, max_tokens)):
             await asyncio.sleep(self.seconds)
             return self._answer(messages)
+
+    @contextmanager
+    def _under_way(self, sent: Sent) -> Iterator[None]:
+        self._begin(sent)
+        with self._lock:
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+        try:
+            yield
         finally:
-            self._end()
+            with self._lock:
+                self._now -= 1
 
     def _begin(self, sent: Sent) -> None:
-        with self._lock:
-            self.sent.append(sent)
-            self._under_way += 1
-            self.most_at_once = max(self.most_at_once, self._under_way)
-
-    def _end(self) -> None:
-        with self._lock:
-            self._under_way -= 1
+        self.sent.append(sent)
 
     def _answer(self, messages: Sequence[Message]) -> Completion:
         said = self.answer(messages)
@@ -473,17 +446,6 @@ def nothing_lost(memory: EpicMemory, report: BuildReport, *, waiting: int) -> No
 Add: TypeAlias = Callable[..., Awaitable[BuildReport]]
 
 
-def adding(how: str) -> Add:
-    """Adds `ITEMS`, or others, to a memory: "sync", "async", or in a "thread" beside the event loop."""
-
-    async def add(memory: EpicMemory, items: Sequence[Any] = ITEMS) -> BuildReport:
-        if how == "async":
-            return await memory.aadd(items)
-        return memory.add(items) if how == "sync" else await asyncio.to_thread(memory.add, items)
-
-    return add
-
-
 ASKED = [
     Message("system", "You judge."),
     Message("user", "Keep it?"),
@@ -491,15 +453,6 @@ ASKED = [
     Message("user", "Do."),
 ]
 Complete: TypeAlias = Callable[..., Awaitable[Completion]]
-
-
-def completing(how: str) -> Complete:
-    """Has a model complete `ASKED`, or other messages: "sync" or "async"."""
-
-    async def completed(lm: LanguageModel, messages: Sequence[Message] = ASKED, **options: Any) -> Completion:
-        return lm.complete(messages, **options) if how == "sync" else await lm.acomplete(messages, **options)
-
-    return completed
 
 
 def candidate(text: str, *preferences: str) -> Candidate:
@@ -512,11 +465,6 @@ def candidate(text: str, *preferences: str) -> Candidate:
         similarities=(0.5,) * len(preferences),
         preference_embeddings=vectors,
     )
-
-
-def first_properties(schema: Mapping[str, Any]) -> list[str]:
-    """The properties a schema asks for, in its order."""
-    return list(schema["properties"])
 
 
 # documents for a Scripted model

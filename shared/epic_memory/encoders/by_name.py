@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from weakref import WeakValueDictionary
 
 from epic_memory.encoders.base import Encoder
-from epic_memory.encoders.minilm import MINILM_NAME, has_minilm, shared_minilm
-from epic_memory.encoders.multilingual import MULTILINGUAL_NAME, installed_table, shared_table
+from epic_memory.encoders.minilm import MINILM_NAME, MiniLMEncoder, has_minilm
+from epic_memory.encoders.multilingual import MULTILINGUAL_NAME, MultilingualEncoder, installed_table
 from epic_memory.encoders.sentence_transformers import SentenceTransformerEncoder
 from epic_memory.encoders.static import BUNDLED_NAME, default_encoder
 from epic_memory.errors import InvalidInputError
@@ -37,10 +38,10 @@ def _ollama(model: str) -> Encoder:
 
 _BUNDLED: dict[str, Callable[[], Encoder]] = {
     "static": default_encoder,
-    "minilm": shared_minilm,
-    "multilingual": shared_table,
+    "minilm": cache(MiniLMEncoder),
+    "multilingual": cache(MultilingualEncoder),
 }
-"""Names of encoders whose weights come with a package."""
+"""Names of encoders whose weights come with a package; each is loaded once for each process."""
 _KINDS: dict[str, tuple[str, Callable[[str], Encoder]]] = {
     "sentence-transformers": ("NAME_OR_FOLDER", _transformer),
     "ollama": ("MODEL", _ollama),
@@ -67,7 +68,7 @@ def encoder_of(encoder: Encoder | str | None) -> Encoder:
         EncoderError: if the model cannot be loaded.
     """
     if encoder is None:
-        return shared_minilm() if has_minilm() else default_encoder()
+        encoder = "minilm" if has_minilm() else "static"
     if not isinstance(encoder, str):
         if isinstance(encoder, type) or not callable(getattr(encoder, "encode", None)):
             # The message does not show the object itself, because its repr may contain a key.
@@ -80,7 +81,10 @@ def encoder_of(encoder: Encoder | str | None) -> Encoder:
     if not is_encoder_name(encoder):
         raise InvalidInputError(f"There is no encoder {encoder!r}. Use {NAMES}.")
     kind, _, model = encoder.strip().partition("/")
-    return _KINDS[kind][1](model) if kind in _KINDS else _BUNDLED[kind]()
+    if kind in _KINDS:
+        return _KINDS[kind][1](model)
+    with _lock:
+        return _BUNDLED[kind]()
 
 
 def encoder_for(encoder: Encoder | str | None, preferences: Iterable[Preference] | None) -> Encoder:

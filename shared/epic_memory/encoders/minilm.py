@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -94,20 +93,6 @@ class MiniLMEncoder:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(MiniLMEncoder, threads=self._threads), ()
-
-
-_lock = threading.Lock()
-
-
-@lru_cache(maxsize=1)
-def _shared() -> MiniLMEncoder:
-    return MiniLMEncoder()
-
-
-def shared_minilm() -> MiniLMEncoder:
-    """Return the encoder, loaded once for each process."""
-    with _lock:
-        return _shared()
 
 
 def has_minilm() -> bool:

@@ -122,12 +122,6 @@ class MultilingualEncoder(StaticEncoder):
         return type(self), (self._from,)
 
 
-@lru_cache(maxsize=1)
-def shared_table() -> MultilingualEncoder:
-    """Return the encoder, loaded once for each process."""
-    return MultilingualEncoder()
-
-
 def installed_table() -> Path | None:
     """Return the folder of the table; None if the extra is not installed, as a folder of its name is no package."""
     found = find_spec(_PACKAGE)

@@ -25,7 +25,6 @@ class OllamaEncoder:
         host: Address of the server; default: `OLLAMA_HOST`, else Ollama's own default.
         timeout: Seconds for one request.
         batch_size: Texts in one request.
-        keep_alive: How long the server keeps the model loaded, as Ollama takes it.
 
     Raises:
         MissingExtraError: if the package ollama is not installed.
@@ -39,12 +38,10 @@ class OllamaEncoder:
         host: str | None = None,
         timeout: float = 60.0,
         batch_size: int = 64,
-        keep_alive: float | str | None = None,
     ) -> None:
         self.name = f"ollama:{model}"
         self._server = OllamaServer(host, model, timeout=timeout, concurrency=1)
         self._batch_size = batch_size
-        self._keep_alive = keep_alive
         self._model = model
         # all-minilm is all-MiniLM-L6-v2, trained on English; other models' names do not tell their languages.
         english = model.partition(":")[0] == "all-minilm"
@@ -78,8 +75,7 @@ class OllamaEncoder:
 
     def _requests(self, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
         for start in range(0, len(texts), self._batch_size):
-            batch = list(texts[start : start + self._batch_size])
-            yield {"model": self._model, "input": batch, "keep_alive": self._keep_alive}
+            yield {"model": self._model, "input": list(texts[start : start + self._batch_size])}
 
     def _of(self, texts: Sequence[str], answers: Iterable[Any]) -> FloatArray:
         if not texts:

@@ -9,15 +9,18 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.encoders.base import Calibration
 from epic_memory.encoders.wordpiece import WordPiece
-from epic_memory.errors import EncoderError, MissingExtraError
+from epic_memory.errors import EncoderError
 from epic_memory.types import FloatArray
+
+if TYPE_CHECKING:
+    from epic_memory.encoders.multilingual import Unigram
 
 BUNDLED_NAME = "epic-static-v1"
 BUNDLED = Path(__file__).parent.parent / "data" / "static_encoder"
@@ -37,11 +40,10 @@ class StaticEncoder:
 
     Args:
         path: A folder with a model2vec model (`model.safetensors`, `tokenizer.json`, `config.json`); default: the one
-            in the package. One whose tokenizer is not BERT's needs the extra `model2vec`.
+            in the package. Its tokenizer is one of BERT's kind.
 
     Raises:
         EncoderError: if the folder holds no readable model.
-        MissingExtraError: if it needs a tokenizer that is not installed.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -54,10 +56,7 @@ class StaticEncoder:
             weights = arrays.get("weights")
             self._weights = None if weights is None else weights.astype(np.float32)
             self._rows = arrays.get("mapping")
-            own = WordPiece.reads(description)
-            self._tokenizer: _Tokenizer = WordPiece(description) if own else _OtherTokenizer(description)
-        except MissingExtraError:
-            raise
+            self._tokenizer: WordPiece | Unigram = WordPiece(description)
         except Exception as error:
             raise EncoderError(f"Cannot load a model2vec model from {folder}: {error}") from error
         self.name = BUNDLED_NAME if path is None else f"model2vec:{folder.name}"
@@ -128,36 +127,6 @@ class StaticEncoder:
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, in a worker thread."""
         return await asyncio.to_thread(self.encode, texts)
-
-
-class _Tokenizer(Protocol):
-    """A tokenizer: texts in, ids of at most `longest` tokens each out."""
-
-    @property
-    def unknown(self) -> int | None:
-        """The id of what the vocabulary does not hold, if there is one."""
-
-    def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]: ...
-
-
-class _OtherTokenizer:
-    """A tokenizer of another kind than BERT's, by the package `tokenizers`."""
-
-    def __init__(self, description: dict[str, Any]) -> None:
-        try:
-            from tokenizers import Tokenizer
-        except ImportError as error:
-            raise MissingExtraError("tokenizers", "model2vec") from error
-        self._tokenizer = Tokenizer.from_str(json.dumps(description))
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(MAX_TOKENS)
-        model = description["model"]
-        name, number = model.get("unk_token"), model.get("unk_id")
-        self.unknown: int | None = number if name is None else self._tokenizer.token_to_id(name)
-
-    def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]:
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids[:longest] for encoding in encodings]
 
 
 def recall_taus_in(config: Mapping[str, Sequence[float]]) -> dict[float, tuple[float, float]]:

@@ -86,10 +86,15 @@ class WordPiece:
     """Tokenizer that cuts a text into the longest pieces of a vocabulary. Safe to use from several threads.
 
     Args:
-        description: The content of a `tokenizer.json` for which `reads` is True.
+        description: The content of a `tokenizer.json`.
+
+    Raises:
+        ValueError: for a tokenizer of another kind, or with unusual options.
     """
 
     def __init__(self, description: Mapping[str, Any]) -> None:
+        if not _is_usual(description):
+            raise ValueError("its tokenizer is not BERT's uncased one, with the usual options")
         model = description["model"]
         self._vocabulary: dict[str, int] = model["vocab"]
         self.unknown: int = self._vocabulary[model["unk_token"]]
@@ -105,20 +110,6 @@ class WordPiece:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._pieces = lru_cache(_REMEMBERED)(self._cut)
-
-    @staticmethod
-    def reads(description: Mapping[str, Any]) -> bool:
-        """Tell whether a `tokenizer.json` describes a tokenizer of this kind, with the usual options."""
-        tokens = description.get("added_tokens") or []
-        plain = not any(token["single_word"] or token["lstrip"] or token["rstrip"] for token in tokens)
-        model = description.get("model") or {}
-        return (
-            plain
-            and not any(token["normalized"] for token in tokens)
-            and description.get("normalizer") == _NORMALIZER
-            and description.get("pre_tokenizer") == {"type": "BertPreTokenizer"}
-            and {key: model.get(key) for key in _MODEL} == _MODEL
-        )
 
     def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]:
         """Return the ids of the tokens of each text, at most the first `longest` of each."""
@@ -156,3 +147,14 @@ class WordPiece:
             ids.append(found)
             start = end
         return tuple(ids)
+
+
+def _is_usual(description: Mapping[str, Any]) -> bool:
+    tokens, model = description.get("added_tokens") or [], description.get("model") or {}
+    special = ("single_word", "lstrip", "rstrip", "normalized")
+    return (
+        not any(token[option] for token in tokens for option in special)
+        and description.get("normalizer") == _NORMALIZER
+        and description.get("pre_tokenizer") == {"type": "BertPreTokenizer"}
+        and {key: model.get(key) for key in _MODEL} == _MODEL
+    )

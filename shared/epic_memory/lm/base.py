@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.effects import Effects, arun, run
 from epic_memory.types.validation import checked_whole
 
 C = TypeVar("C")
-R = TypeVar("R")
 
 SECONDS = 120.0
 """Default time limit for an answer."""
@@ -177,11 +175,11 @@ class LimitedLM(ABC):
     """
 
     def __init__(self, name: str, *, concurrency: int, context: int | None) -> None:
-        if context is not None and (not isinstance(context, int) or isinstance(context, bool) or context < 256):
-            raise InvalidInputError(f"context must be a whole number of tokens, at least 256, not {context!r}.")
         self.name = name
         self.concurrency = checked_whole(concurrency, "concurrency", 1)
-        self.context = context
+        self.context = None if context is None else checked_whole(context, "context", 256)
+        # A model of a server sets its clients.
+        self._clients: LoopClients[Any] | None = None
         self._threads = threading.BoundedSemaphore(concurrency)
         # A semaphore belongs to one loop, and a reference to it would keep that loop alive.
         self._loops = LoopClients(lambda: asyncio.Semaphore(concurrency))
@@ -194,24 +192,18 @@ class LimitedLM(ABC):
 
     def session(self) -> AbstractAsyncContextManager[Any]:
         """Return a context that keeps the connections of the running event loop open between calls."""
-        return nullcontext()
+        return nullcontext() if self._clients is None else self._clients.client()
 
     def complete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         """Return the model's answer."""
-        return self._run(self._completing(messages, schema, max_tokens))
+        with self._threads:
+            return run(self._completing(messages, schema, max_tokens))
 
     async def acomplete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None
     ) -> Completion:
         """Return an answer as `complete` does, without blocking the event loop."""
-        return await self._arun(self._completing(messages, schema, max_tokens))
-
-    def _run(self, call: Effects[R]) -> R:
-        with self._threads:
-            return run(call)
-
-    async def _arun(self, call: Effects[R]) -> R:
         async with self._loops.client() as gate, gate, self.session():
-            return await arun(call, threaded=False)
+            return await arun(self._completing(messages, schema, max_tokens), threaded=False)

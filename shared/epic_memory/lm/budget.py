@@ -158,11 +158,7 @@ class BudgetedLM:
         self.name = lm.name
         self.concurrency = getattr(lm, "concurrency", 1)
         self.context = getattr(lm, "context", None)
-
-    def session(self) -> AbstractAsyncContextManager[Any]:
-        """Return the model's context that keeps its connections open, if it has one."""
-        session = getattr(self.lm, "session", None)
-        return nullcontext() if session is None else session()
+        self.session: Callable[[], AbstractAsyncContextManager[Any]] = getattr(lm, "session", nullcontext)
 
     def complete(
         self, messages: Sequence[Message], *, schema: Schema | None = None, max_tokens: int | None = None

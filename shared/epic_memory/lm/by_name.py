@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError
 from epic_memory.lm.base import LanguageModel
+from epic_memory.lm.failures import kind_of
 from epic_memory.lm.http import HttpServer, is_this_machine
 from epic_memory.lm.ollama import OllamaLM, server_address
 from epic_memory.lm.openai_compatible import OpenAICompatibleLM
@@ -65,9 +66,8 @@ def lm_of(
             adapted: L = adapter(model)
             return adapted
         if isinstance(model, type) or not callable(getattr(model, "complete", None)):
-            found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
             raise InvalidInputError(
-                f"A language model is an object with a method complete(...), or a name: {NAMES}; not {found}."
+                f"A language model is an object with a method complete(...), or a name: {NAMES}; not {kind_of(model)}."
             )
         return model
     limits: dict[str, Any] = {"timeout": timeout, "concurrency": concurrency}

@@ -136,33 +136,6 @@ class RetryPolicy:
         return min(doubled if error.retry_after is None else max(self.backoff, error.retry_after), _LONGEST_PAUSE)
 
 
-def patiently(request: Complete, patience: RetryPolicy, usage: Usage) -> Effects[Completion]:
-    """Return one answer, with as many attempts as `patience` allows; raise the last `LMError` if there was none."""
-    down = patience.down
-    if down is not None:
-        # The same error is raised for many items: its traceback would grow with each, and keep their objects alive.
-        raise down.with_traceback(None)
-    attempt = 0
-    while True:
-        started = time.perf_counter()
-        answer = yield request
-        usage.calls += not isinstance(answer, ModelBudgetError)  # with that, nothing was sent
-        usage.seconds += time.perf_counter() - started
-        if isinstance(answer, Completion):
-            patience.answered()
-            usage.prompt_tokens += answer.prompt_tokens
-            usage.completion_tokens += answer.completion_tokens
-            return answer
-        pause = patience.pause(attempt, answer)
-        if pause is None:
-            if isinstance(answer, (LMUnavailableError, LMSetupError)):
-                patience.gave_up(answer)
-            raise answer
-        usage.retries += 1
-        attempt += 1
-        yield Pause(pause)
-
-
 def _checked(answer: object) -> Completion:
     if not isinstance(answer, Completion):
         raise LMSetupError(f"The language model returned an object of type {type(answer).__name__}, not a Completion.")
@@ -191,11 +164,6 @@ class StructuredClient:
         """Most calls that may be made at once."""
         return max(1, int(getattr(self.lm, "concurrency", 1)))
 
-    def session(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context that keeps the model's connections open on an event loop, if the model has one."""
-        session = getattr(self.lm, "session", None)
-        return nullcontext() if session is None else session()
-
     def stream(self, work: Callable[[J], Effects[R]], jobs: Sequence[J]) -> Iterator[R]:
         """Yield the results of a new round of jobs, in the order in which they are ready."""
         self.patience.begin()
@@ -204,8 +172,10 @@ class StructuredClient:
     async def astream(self, work: Callable[[J], Effects[R]], jobs: Sequence[J]) -> AsyncGenerator[R, None]:
         """Yield results as `stream` does, without blocking the event loop."""
         self.patience.begin()
+        # If the model has one, its session keeps its connections open between the calls.
+        session: AbstractAsyncContextManager[Any] = getattr(self.lm, "session", nullcontext)()
         async with (
-            self.session(),
+            session,
             aclosing(acompleted(lambda job: arun(work(job), threaded=False), jobs, self.concurrency)) as results,
         ):
             async for result in results:
@@ -234,8 +204,30 @@ class StructuredClient:
         return Complete(lm=self.lm, messages=messages, schema=schema, max_tokens=max_tokens)
 
     def answer(self, request: Complete, usage: Usage) -> Effects[Completion]:
-        """Return the answer to a request, as `patiently`."""
-        return (yield from patiently(request, self.patience, usage))
+        """Return the answer, with as many attempts as `patience` allows; raise the last `LMError` if there was none."""
+        down = self.patience.down
+        if down is not None:
+            # The same error is raised for many items: its traceback would grow with each, and keep their objects alive.
+            raise down.with_traceback(None)
+        attempt = 0
+        while True:
+            started = time.perf_counter()
+            answer = yield request
+            usage.calls += not isinstance(answer, ModelBudgetError)  # with that, nothing was sent
+            usage.seconds += time.perf_counter() - started
+            if isinstance(answer, Completion):
+                self.patience.answered()
+                usage.prompt_tokens += answer.prompt_tokens
+                usage.completion_tokens += answer.completion_tokens
+                return answer
+            pause = self.patience.pause(attempt, answer)
+            if pause is None:
+                if isinstance(answer, (LMUnavailableError, LMSetupError)):
+                    self.patience.gave_up(answer)
+                raise answer
+            usage.retries += 1
+            attempt += 1
+            yield Pause(pause)
 
     def roomier(self, request: Complete) -> Complete:
         """Return a request with twice the room for its answer, if that fits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,7 @@ class OllamaLM(LimitedLM):
         self._settings = {"logprobs": logprobs or None, "keep_alive": keep_alive}
         self._options = {"temperature": 0, "seed": 0, "num_ctx": context, **(options or {})}
         self._server = OllamaServer(host, model, timeout=timeout, concurrency=concurrency, api_key=api_key)
-        self.host = self._server.host
+        self.host, self._clients = self._server.host, self._server.clients
 
     def check(self) -> None:
         """Check that the server can be reached and has the model.
@@ -76,10 +76,6 @@ class OllamaLM(LimitedLM):
             LMSetupError: if it does not have the model.
         """
         self._server.digest()
-
-    def session(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context that keeps the connection of the running event loop open between calls."""
-        return self._server.clients.client()
 
     def _completing(
         self, messages: Sequence[Message], schema: Schema | None, max_tokens: int | None
@@ -127,6 +123,9 @@ class OllamaServer(ModelServer):
     ) -> None:
         ollama = ollama_package()
         address = server_address(host)
+        # The environment's key is for https://ollama.com alone.
+        if api_key is None and address.scheme == "https" and address.host == "ollama.com":
+            api_key = os.environ.get("OLLAMA_API_KEY") or None
         self.host, self._model, pull = str(address).rstrip("/"), model, f"ollama pull {model}"
         super().__init__(
             address,
@@ -140,7 +139,7 @@ class OllamaServer(ModelServer):
             unknown=f"The Ollama server at {self.host} does not have the model {model!r}. Pull it: {pull}",
             timeout=timeout,
             concurrency=concurrency,
-            key=environment_key(address) if api_key is None else api_key,
+            key=api_key,
         )
 
     def ask(self, method: str, **fields: Any) -> Any:
@@ -211,12 +210,6 @@ def server_address(host: str | None) -> httpx.URL:
 
 def _no_address(host: object, error: Exception) -> InvalidInputError:
     return InvalidInputError(f"{host or os.environ.get('OLLAMA_HOST')!r} is no address of a server: {error}.")
-
-
-def environment_key(address: httpx.URL) -> str | None:
-    """Return the key in `OLLAMA_API_KEY` for the server that it is for, https://ollama.com; None for any other."""
-    meant = address.scheme == "https" and address.host == "ollama.com"
-    return (os.environ.get("OLLAMA_API_KEY") or None) if meant else None
 
 
 def _completion(answer: Any) -> Completion:

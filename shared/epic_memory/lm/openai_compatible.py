@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from epic_memory.errors import InvalidInputError, LMSetupError, LMUnavailableError
@@ -90,6 +89,7 @@ class OpenAICompatibleLM(LimitedLM):
             concurrency=concurrency,
             key=api_key,
         )
+        self._clients = self._server.clients
 
     def check(self) -> None:
         """Check that the server can be reached and lists the model.
@@ -118,20 +118,13 @@ class OpenAICompatibleLM(LimitedLM):
                 f"The server at {self.base_url} does not know the model {self._model!r}. It has: {known}"
             )
 
-    def session(self) -> AbstractAsyncContextManager[Any]:
-        """Return a context that keeps the connections of the running event loop open between calls."""
-        return self._server.clients.client()
-
     def post(self, path: str, fields: Mapping[str, Any]) -> Any:
         """Send a request to the model, with fields of its own, and return the JSON of the answer.
 
         The path goes behind `base_url`, as "/chat/completions" does; the errors are those of the class.
         """
-        return self._run(self._posting(path, fields))
-
-    def _posting(self, path: str, fields: Mapping[str, Any]) -> Effects[Any]:
-        request = {"model": self._model, **self._extra, **fields}
-        answer = yield Call(self._server.send, self._server.asend, "POST", path, request)
+        with self._threads:
+            answer = self._server.send("POST", path, {"model": self._model, **self._extra, **fields})
         return self._server.json_of(answer)
 
     def _completing(

@@ -150,9 +150,7 @@ class AspectReader:
 
     Args:
         lm: Any `LanguageModel`. Its `concurrency` is how many preferences are read at once.
-        retries: Attempts after the first, for calls that failed. A timeout is tried only once more.
-        backoff: Seconds before the second attempt; doubled for each one after.
-        patience: In place of these two, the retry policy of another client of the same model.
+        patience: Policy for calls that fail, which another client of the same model may have too.
 
     Attributes:
         name: Made of model and prompt.
@@ -161,15 +159,7 @@ class AspectReader:
         InvalidInputError: for an object that is not a language model, or invalid arguments.
     """
 
-    def __init__(
-        self,
-        lm: LanguageModel,
-        *,
-        retries: int = 3,
-        backoff: float = 0.5,
-        patience: RetryPolicy | None = None,
-    ) -> None:
-        patience = RetryPolicy(retries=retries, backoff=backoff) if patience is None else patience
+    def __init__(self, lm: LanguageModel, *, patience: RetryPolicy | None = None) -> None:
         self._reader = LMReader(lm, "preference", Stated, _values, max_tokens=_MOST_TOKENS, patience=patience)
         self.name = self._reader.name
 
@@ -180,8 +170,9 @@ class AspectReader:
 
     def read(self, preferences: Sequence[str | Preference]) -> list[AspectReading]:
         """Return one reading for each preference, in order."""
-        given = _checked(preferences)
-        return [reading for _, reading in sorted(self.stream(given), key=lambda one: one[0])]
+        given = [preferences] if isinstance(preferences, (str, Preference)) else preferences
+        readings = self.stream([Preference.of(preference) for preference in given])
+        return [reading for _, reading in sorted(readings, key=lambda one: one[0])]
 
     def stream(self, preferences: Sequence[Preference]) -> Iterator[tuple[int, AspectReading]]:
         """Yield positions and readings, in the order in which they are ready."""
@@ -207,9 +198,3 @@ class AspectReader:
 
 def _values(preference: Preference) -> Mapping[str, str]:
     return {"preference": section(preference.text, "preference")}
-
-
-def _checked(preferences: Sequence[str | Preference]) -> list[Preference]:
-    if isinstance(preferences, (str, Preference)):
-        preferences = [preferences]
-    return [Preference.of(preference) for preference in preferences]

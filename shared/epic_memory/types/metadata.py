@@ -33,15 +33,13 @@ def check_nested(value: Any, deeper: int = _DEEPEST) -> None:
     if not deeper:
         raise ValueError("it is nested too deeply")
     if isinstance(value, Mapping):
-        for key, part in value.items():
+        for key in value:
             if not isinstance(key, str):
                 raise TypeError(f"{key!r} is no string, as a key has to be")
-            if isinstance(part, (Mapping, list, tuple)):
-                check_nested(part, deeper - 1)
-    else:
-        for part in value:
-            if isinstance(part, (Mapping, list, tuple)):
-                check_nested(part, deeper - 1)
+        value = value.values()
+    for part in value:
+        if isinstance(part, (Mapping, list, tuple)):
+            check_nested(part, deeper - 1)
 
 
 def plain(value: Any) -> Any:

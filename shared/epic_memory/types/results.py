@@ -105,8 +105,7 @@ class Hit:
     @property
     def content(self) -> str:
         """The text to give to a model, with the item's title if it has one."""
-        text = self.text
-        return self.item.content if text == self.item.text else text
+        return self.item.content
 
     @property
     def instructions(self) -> list[str]:

@@ -19,19 +19,11 @@ __all__ = [
     "Verifier",
 ]
 
-# Imported on first use: a memory without a language model needs none of these modules.
-_MODULES = {"LMVerifier": "lm", "Prompt": "lm"}
-
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
+    if name not in ("LMVerifier", "Prompt"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    # A memory without a language model needs none of these modules.
+    from epic_memory.verification import lm
 
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    return getattr(lm, name)

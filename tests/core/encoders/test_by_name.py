@@ -30,18 +30,6 @@ WRONG = ["", " ", "tiny", "static/tiny", "ollama", "ollama/", "sentence-transfor
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-class Tensor:
-    """As much of a tensor as a fingerprint takes."""
-
-    shape = (1,)
-
-    def __getattr__(self, name: str) -> Any:
-        return (lambda: b"weights") if name == "tobytes" else (lambda: self)
-
-    def __getitem__(self, part: object) -> Tensor:
-        return self
-
-
 class FakeTransformer:
     """A sentence-transformers model that knows words."""
 
@@ -56,7 +44,7 @@ class FakeTransformer:
         return HashEncoder(64).encode(texts)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"weights": Tensor()}
+        return {}
 
 
 @pytest.fixture(autouse=True)
@@ -172,49 +160,24 @@ def test_the_command_line_takes_the_same_names(epic: Epic, tmp_path: Path, monke
 # the plugins
 
 
-def test_langchains_side_takes_names(path: Path) -> None:
-    pytest.importorskip("langchain_core", reason="needs the extra langchain")
-    import epic_langchain as lc
-
-    assert lc.EpicEmbeddings("static").encoder is default_encoder()
-    assert lc.EpicEmbeddings("ollama/tiny").encoder.name == "ollama:tiny"
-    store = lc.EpicVectorStore(MINILM)
-    store.add_texts(["red wine", "a blue sky"])
-    steered = lc.SteeredRetriever(vectorstore=store, preferences=["I love red wine."], embeddings=MINILM, k=1)
-    found = steered.invoke("wine")
-    assert found[0].page_content == "red wine"
-    assert lc.EpicDocumentTransformer(preferences=["red wine"], embeddings="static").invoke(found)
-    EpicMemory.open(path, ["red wine"], encoder=MINILM).close()
-    with lc.EpicRetriever(memory=path, embeddings=MINILM).memory as memory:
-        assert memory.encoder is encoder_of(MINILM)
-    for wrong in (lambda: lc.EpicEmbeddings("tiny"), lambda: lc.EpicVectorStore("notes.vectors")):
+@pytest.mark.parametrize(
+    ("plugin", "argument", "embedding", "transform"),
+    [
+        ("epic_langchain", "embeddings", "EpicEmbeddings", "EpicDocumentTransformer"),
+        ("epic_llamaindex", "embed_model", "EpicEmbedding", "EpicTransform"),
+    ],
+)
+def test_a_plugin_takes_names(plugin: str, argument: str, embedding: str, transform: str, path: Path) -> None:
+    module = pytest.importorskip(plugin)
+    embed = getattr(module, embedding)
+    assert embed("static").encoder is default_encoder() and embed(MINILM).encoder is encoder_of(MINILM)
+    for component in (embed, module.EpicVectorStore):
         with pytest.raises(InvalidInputError, match=r"static.*sentence-transformers/.*ollama/"):
-            wrong()
-    pytest.importorskip("langgraph")
-    from epic_langchain.agents import EpicStore
-
-    agents = EpicStore(embedding=MINILM)
-    agents.put(("me",), "a", {"text": "red wine"})
-    assert [found.key for found in agents.search(("me",), query="wine")] == ["a"]
-
-
-def test_llamaindexs_side_takes_names(path: Path) -> None:
-    pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
-    from llama_index.core.schema import TextNode
-
-    import epic_llamaindex as li
-
-    assert li.EpicEmbedding("static").encoder is default_encoder()
-    assert li.EpicEmbedding(MINILM).model_name == "sentence-transformers:all-MiniLM-L6-v2"
-    assert li.EpicVectorStore(MINILM).embed_model.encoder is encoder_of(MINILM)
-    (node,) = li.EpicTransform(preferences=["red wine"], embed_model="static")([TextNode(text="a red wine")])
-    assert len(node.embedding) == default_encoder().dimension
+            component("tiny")
+    module.EpicVectorStore(MINILM), getattr(module, transform)(preferences=["tea"], **{argument: MINILM})
     EpicMemory.open(path, ["red wine"], encoder=MINILM).close()
-    with li.EpicRetriever(path, embed_model=MINILM).memory as memory:
+    with module.EpicRetriever(memory=path, **{argument: MINILM}).memory as memory:
         assert memory.encoder is encoder_of(MINILM)
-    for wrong in (lambda: li.EpicEmbedding("tiny"), lambda: li.EpicVectorStore("a.vectors")):
-        with pytest.raises(InvalidInputError, match=r"static.*sentence-transformers/.*ollama/"):
-            wrong()
 
 
 # language models

@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 
 from epic_memory import EpicMemory, Settings, Stance
-from epic_memory.encoders import MiniLMEncoder, SentenceTransformerEncoder, by_name, default_encoder, encoder_of
+from epic_memory.encoders import (
+    MiniLMEncoder,
+    SentenceTransformerEncoder,
+    StaticEncoder,
+    by_name,
+    default_encoder,
+    encoder_of,
+)
 from epic_memory.encoders.multilingual import START, MultilingualEncoder, Unigram, units
 from epic_memory.errors import EncoderError, MissingExtraError
 from epic_memory.testing import check_encoder
@@ -33,6 +40,7 @@ TEXTS = [
     "ฉันอยากนั่งรถไฟกลางคืน",
     "",
     "🤷 ∑ ⠁",
+    *(" ", "\n\t", "\u0301", "\x00", "𓀀𓀁", "\u200b", "x" * 10_000),
     "wort " * 2_000,
     "漢" * 9_000,
 ]
@@ -52,7 +60,7 @@ def without_minilm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 needs_minilm = pytest.mark.skipif(not by_name.has_minilm(), reason="needs the extra minilm")
 made = pytest.mark.parametrize(
-    "make", [MultilingualEncoder, pytest.param(lambda: MiniLMEncoder(threads=1), marks=needs_minilm)]
+    "make", [StaticEncoder, MultilingualEncoder, pytest.param(lambda: MiniLMEncoder(threads=1), marks=needs_minilm)]
 )
 
 
@@ -155,17 +163,21 @@ def test_preferences_decide_which_encoder_a_new_memory_takes(preferences: list[s
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_file_keeps_its_own(path: Path, tmp_path: Path) -> None:
-    with EpicMemory.open(path, GERMAN) as memory:
+@pytest.mark.parametrize(
+    ("name", "preferences"),
+    [("multilingual", GERMAN), pytest.param("minilm", ["I avoid hotels with casinos."], marks=needs_minilm)],
+)
+def test_a_file_keeps_its_own(path: Path, tmp_path: Path, name: str, preferences: list[str]) -> None:
+    with EpicMemory.open(path, preferences) as memory:
         memory.add(["Das Hotel am Fluss hat kein Casino."])
         memory.file.export(tmp_path / "me.jsonl")
     with EpicMemory.open(path) as memory:
-        assert memory.encoder.name == memory.stats().encoder == "epic-multilingual-v1"
+        assert memory.encoder.name == memory.stats().encoder == f"epic-{name}-v1"
     with EpicMemory.restore(tmp_path / "me.jsonl", tmp_path / "new.epic") as memory:
-        assert memory.encoder.name == "epic-multilingual-v1"
+        assert memory.encoder.name == f"epic-{name}-v1"
     with EpicMemory.open(path, encoder="static", settings=Settings(reencode=True)) as memory:
         assert memory.encoder is default_encoder()
-    with EpicMemory.open(path, GERMAN) as memory:
+    with EpicMemory.open(path, preferences) as memory:
         assert memory.encoder is default_encoder()
 
 
@@ -202,19 +214,6 @@ def test_what_needs_no_memory_gets_nothing_in_any_language() -> None:
 
 
 # MiniLM
-
-
-@needs_minilm
-def test_a_new_memory_takes_minilm_and_a_file_keeps_its_own(path: Path) -> None:
-    with EpicMemory.open(path, ["I avoid casinos."], encoder="static") as memory:
-        memory.add(["A quiet hotel."])
-    with EpicMemory.open(path) as memory:
-        assert memory.encoder is default_encoder()
-    with EpicMemory.open(path, encoder="minilm", settings=Settings(reencode=True)) as memory:
-        assert isinstance(memory.encoder, MiniLMEncoder)
-    with EpicMemory.open(path) as memory:
-        assert isinstance(memory.encoder, MiniLMEncoder) and memory.search("Which hotel is quiet?")
-    assert isinstance(EpicMemory().encoder, MiniLMEncoder)
 
 
 @needs_minilm

@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError, MissingExtraError
+from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, Message, OllamaLM, OpenAICompatibleLM, Token
-from lm_servers import Json, LMServer, Reply, in_turn
+from lm_servers import NOT_JSON, Json, LMServer, Reply, in_turn
 from scripted import ASKED, Complete, Model, model_of, until
 
 Make: TypeAlias = Callable[..., Model]
@@ -45,12 +45,6 @@ def openai(server: LMServer) -> Make:
 @pytest.fixture
 def ollama(server: LMServer) -> Make:
     return lambda *args, **settings: model_of(server, "ollama", *args, **settings)
-
-
-@pytest.fixture
-def ask(complete: Complete) -> Complete:
-    """Asks a model, with or without blocking the event loop."""
-    return complete
 
 
 async def failing(asked: Awaitable[Completion]) -> LMError:
@@ -82,18 +76,18 @@ YES: Json = {"text": "Yes", "tokens": (Token("Yes", -0.1),), "prompt_tokens": 6,
     ids=["unicode", "too long", "with thinking", "no tokens", "empty"],
 )
 async def test_an_answer_is_the_same_in_each_way(
-    server: LMServer, make: Make, ask: Complete, reply: Reply, expected: Json
+    server: LMServer, make: Make, complete: Complete, reply: Reply, expected: Json
 ) -> None:
     server.answer = lambda request: reply
-    assert await ask(make(), max_tokens=3) == Completion(**expected)
+    assert await complete(make(), max_tokens=3) == Completion(**expected)
 
 
 # what is sent
 
 
-async def test_what_ollama_is_sent(server: LMServer, ollama: Make, ask: Complete) -> None:
+async def test_what_ollama_is_sent(server: LMServer, ollama: Make, complete: Complete) -> None:
     lm = ollama(context=4096, keep_alive="3m", options={"num_thread": 4})
-    await ask(lm, schema=SCHEMA, max_tokens=50)
+    await complete(lm, schema=SCHEMA, max_tokens=50)
     request = server.requests[0]
     assert request.path == "/api/chat"
     assert request.body.pop("tools", []) == []
@@ -107,13 +101,13 @@ async def test_what_ollama_is_sent(server: LMServer, ollama: Make, ask: Complete
         "keep_alive": "3m",
         "options": {"temperature": 0, "seed": 0, "num_ctx": 4096, "num_predict": 50, "num_thread": 4},
     }
-    await ask(ollama(think=None, keep_alive=None))
-    await ask(ollama(think=True))
+    await complete(ollama(think=None, keep_alive=None))
+    await complete(ollama(think=True))
     assert not {"think", "keep_alive"} & server.asked[1].keys() and server.asked[2]["think"] is True
 
 
-async def test_what_openai_is_sent(server: LMServer, openai: Make, ask: Complete) -> None:
-    await ask(openai(extra={"top_k": 1}), schema=SCHEMA, max_tokens=50)
+async def test_what_openai_is_sent(server: LMServer, openai: Make, complete: Complete) -> None:
+    await complete(openai(extra={"top_k": 1}), schema=SCHEMA, max_tokens=50)
     request = server.requests[0]
     assert request.path == "/v1/chat/completions"
     form = {"name": "answer", "schema": SCHEMA, "strict": True}
@@ -129,27 +123,18 @@ async def test_what_openai_is_sent(server: LMServer, openai: Make, ask: Complete
         "top_k": 1,
     }
     # Extra fields have the last word.
-    await ask(openai(extra={"temperature": 0.7, "seed": 5}), schema=MappingProxyType(SCHEMA))
+    await complete(openai(extra={"temperature": 0.7, "seed": 5}), schema=MappingProxyType(SCHEMA))
     assert (server.asked[1]["temperature"], server.asked[1]["seed"]) == (0.7, 5)
     assert server.asked[1]["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-async def test_what_is_not_asked_for_is_not_sent(server: LMServer, make: Make, ask: Complete) -> None:
+async def test_what_is_not_asked_for_is_not_sent(server: LMServer, make: Make, complete: Complete) -> None:
     # A lone surrogate is no reason to fail.
-    assert (await ask(make(logprobs=False), [Message("assistant", "half a smile: \ud83d")])).tokens is None
+    assert (await complete(make(logprobs=False), [Message("assistant", "half a smile: \ud83d")])).tokens is None
     sent = server.asked[0]
     assert sent["messages"][0]["content"] == "half a smile: ?"
     assert not {"format", "response_format", "max_tokens", "logprobs"} & sent.keys()
     assert "num_predict" not in sent.get("options", {})
-
-
-def test_ollama_is_found_where_the_environment_says(server: LMServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OLLAMA_HOST", server.url)
-    lm = OllamaLM("tiny")
-    assert lm.host == server.url
-    # Where it was found when the model was made it stays.
-    monkeypatch.setenv("OLLAMA_HOST", "http://192.0.2.7:9")
-    assert lm.complete(HELLO).text == asyncio.run(lm.acomplete(HELLO)).text == "Yes, it is."
 
 
 # the key
@@ -166,25 +151,25 @@ def test_ollama_is_found_where_the_environment_says(server: LMServer, monkeypatc
     ],
     ids=lambda reply: str(reply.status),
 )
-async def test_a_key_is_never_shown(server: LMServer, openai: Make, ask: Complete, reply: Reply) -> None:
+async def test_a_key_is_never_shown(server: LMServer, openai: Make, complete: Complete, reply: Reply) -> None:
     lm = openai(api_key=KEY)
     server.answer = lambda request: reply
-    error = await failing(ask(lm))
+    error = await failing(complete(lm))
     shown = f"{error} {error!r} {error.__cause__!r} {lm} {lm!r} {lm.name}"
     assert KEY[:12] not in shown
 
 
 async def test_a_refused_key_is_for_the_user_to_change(
-    server: LMServer, openai: Make, ask: Complete, monkeypatch: pytest.MonkeyPatch
+    server: LMServer, openai: Make, complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)  # which goes to no server
     server.api_key = KEY
     for lm in (openai(), openai(api_key="sk-wrong")):
-        error = await failing(ask(lm))
+        error = await failing(complete(lm))
         assert isinstance(error, LMSetupError) and "api_key" in str(error) and "sk-wrong" not in str(error)
         with pytest.raises(LMSetupError, match="api_key"):
             lm.check()
-    assert (await ask(openai(api_key=KEY))).text == "Yes, it is."
+    assert (await complete(openai(api_key=KEY))).text == "Yes, it is."
     openai(api_key=KEY).check()
     sent = [request.headers.get("Authorization") for request in server.requests[::2]]
     assert sent == [None, "Bearer sk-wrong", f"Bearer {KEY}"]
@@ -193,11 +178,11 @@ async def test_a_refused_key_is_for_the_user_to_change(
 # no answer
 
 
-async def test_a_server_that_dies_and_comes_back(server: LMServer, make: Make, ask: Complete) -> None:
+async def test_a_server_that_dies_and_comes_back(server: LMServer, make: Make, complete: Complete) -> None:
     lm = make()
-    await ask(lm)
+    await complete(lm)
     server.stop()
-    error = await failing(ask(lm))
+    error = await failing(complete(lm))
     assert isinstance(error, LMUnavailableError) and not error.timed_out
     start = "ollama serve" if isinstance(lm, OllamaLM) else "vllm serve"
     assert start in str(error) and server.url in str(error)
@@ -205,7 +190,7 @@ async def test_a_server_that_dies_and_comes_back(server: LMServer, make: Make, a
     with pytest.raises(LMUnavailableError, match=start):
         lm.check()
     server.start()
-    assert (await ask(lm)).text == "Yes, it is."
+    assert (await complete(lm)).text == "Yes, it is."
     async with lm.session():
         await lm.acomplete(HELLO)
         server.stop()
@@ -214,9 +199,9 @@ async def test_a_server_that_dies_and_comes_back(server: LMServer, make: Make, a
         assert (await lm.acomplete(HELLO)).text == "Yes, it is."
 
 
-async def test_a_model_the_server_does_not_have(make: Make, ask: Complete) -> None:
+async def test_a_model_the_server_does_not_have(make: Make, complete: Complete) -> None:
     lm = make("huge")
-    error = await failing(ask(lm))
+    error = await failing(complete(lm))
     assert isinstance(error, LMSetupError)
     assert ("ollama pull huge" if isinstance(lm, OllamaLM) else "does not know the model 'huge'") in str(error)
     with pytest.raises(LMSetupError, match="ollama pull huge" if isinstance(lm, OllamaLM) else "It has: tiny"):
@@ -242,11 +227,11 @@ def test_checking_asks_for_the_list_alone(server: LMServer, kind: str) -> None:
     ],
 )
 async def test_what_a_status_means(
-    server: LMServer, make: Make, ask: Complete, status: int, expected: type[LMError]
+    server: LMServer, make: Make, complete: Complete, status: int, expected: type[LMError]
 ) -> None:
     elsewhere = {"Location": "https://elsewhere/v1"}
     server.answer = lambda request: Reply(status=status, text="said the server", headers=elsewhere)
-    error = await failing(ask(make()))
+    error = await failing(complete(make()))
     assert type(error) is expected
     if status == 308:
         assert "https://elsewhere/v1" in str(error)
@@ -260,20 +245,14 @@ async def test_what_a_status_means(
     [("7", 7.0), ("0", 0.0), ("soon", None), ("-1", None), ("²", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)],
 )
 async def test_how_long_a_server_asks_to_wait(
-    server: LMServer, make: Make, ask: Complete, header: str, seconds: float | None
+    server: LMServer, make: Make, complete: Complete, header: str, seconds: float | None
 ) -> None:
     server.answer = lambda request: Reply(status=429, text="too many", headers={"Retry-After": header})
     try:
         raise OSError("another model failed before")
     except OSError:
-        error = await failing(ask(make()))
+        error = await failing(complete(make()))
     assert isinstance(error, LMUnavailableError) and error.retry_after == seconds
-
-
-async def test_a_server_that_takes_too_long(server: LMServer, make: Make, ask: Complete) -> None:
-    server.answer = lambda request: Reply(text="Yes", delay=600.0)
-    error = await failing(ask(make(timeout=0.2)))
-    assert isinstance(error, LMUnavailableError) and error.timed_out and "timeout=" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -282,16 +261,16 @@ async def test_a_server_that_takes_too_long(server: LMServer, make: Make, ask: C
         Reply(text="Yes, it is so.", break_off=True),
         Reply(text="Yes, it is so.", unfinished=True),
         Reply(text="Yes, it is so.", fails="out of memory"),
-        Reply(not_json=True),
+        NOT_JSON,
     ],
     ids=["broken off", "unfinished", "failed", "not JSON"],
 )
-async def test_what_is_no_whole_answer_is_none(server: LMServer, make: Make, ask: Complete, reply: Reply) -> None:
+async def test_what_is_no_whole_answer_is_none(server: LMServer, make: Make, complete: Complete, reply: Reply) -> None:
     lm = make()
     server.answer = in_turn(reply, "Yes")
-    error = await failing(ask(lm))
+    error = await failing(complete(lm))
     assert type(error) is LMUnavailableError and not error.timed_out and reply.fails in str(error)
-    assert (await ask(lm)).text == "Yes"
+    assert (await complete(lm)).text == "Yes"
 
 
 # answers without an end
@@ -299,7 +278,7 @@ async def test_what_is_no_whole_answer_is_none(server: LMServer, make: Make, ask
 
 @pytest.mark.parametrize("kind", ["openai", "ollama"])
 @pytest.mark.parametrize(("status", "where"), [(200, "headers"), (200, "body"), (400, "body")])
-async def test_what_drips_is_not_waited_for(kind: str, status: int, where: str, ask: Complete) -> None:
+async def test_what_drips_is_not_waited_for(kind: str, status: int, where: str, complete: Complete) -> None:
     head = f"HTTP/1.1 {status} OK\r\nContent-Type: application/json\r\n".encode()
     over, sent = threading.Event(), list[bytes]()
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -318,13 +297,15 @@ async def test_what_drips_is_not_waited_for(kind: str, status: int, where: str, 
         lm: Model = OllamaLM("m", host=address, timeout=0.5)
         if kind == "openai":
             lm = OpenAICompatibleLM(f"{address}/v1", "m", timeout=0.5)
-        error = await failing(ask(lm))
+        error = await failing(complete(lm))
         over.set()
     assert isinstance(error, LMUnavailableError) and error.timed_out and "timeout=" in str(error)
     assert len(sent) < 600
 
 
-async def test_an_answer_that_is_too_large_is_not_read_whole(server: LMServer, openai: Make, ask: Complete) -> None:
+async def test_an_answer_that_is_too_large_is_not_read_whole(
+    server: LMServer, openai: Make, complete: Complete
+) -> None:
     sent = []
 
     def endless() -> Iterator[bytes]:
@@ -333,7 +314,7 @@ async def test_an_answer_that_is_too_large_is_not_read_whole(server: LMServer, o
             yield b" " * 2**20
 
     server.answer = lambda request: Reply(pieces=endless)
-    error = await failing(ask(openai()))
+    error = await failing(complete(openai()))
     assert type(error) is LMUnavailableError and "longer than it may be" in str(error)
     assert len(sent) < 64
 
@@ -371,14 +352,14 @@ TEXT_PARTS = [{"type": "thinking", "thinking": "Well."}, {"type": "text", "text"
     ids=lambda values: str(values)[:40],
 )
 async def test_what_cannot_be_read_beside_an_answer_leaves_it(
-    server: LMServer, openai: Make, ask: Complete, values: Json
+    server: LMServer, openai: Make, complete: Complete, values: Json
 ) -> None:
     server.answer = odd(**values)
-    assert await ask(openai()) == Completion(text="Yes")
+    assert await complete(openai()) == Completion(text="Yes")
 
 
 async def test_probabilities_ollamas_client_does_not_take_are_not_asked_for(
-    server: LMServer, ollama: Make, ask: Complete
+    server: LMServer, ollama: Make, complete: Complete
 ) -> None:
     def answer(request: Json) -> Reply:
         body: Json = {"model": "tiny", "message": {"role": "assistant", "content": "Yes"}, "done": True}
@@ -387,7 +368,7 @@ async def test_probabilities_ollamas_client_does_not_take_are_not_asked_for(
         return Reply(pieces=lambda: [json.dumps(body).encode() + b"\n"])
 
     server.answer = answer
-    assert await ask(ollama()) == Completion(text="Yes", completion_tokens=1)
+    assert await complete(ollama()) == Completion(text="Yes", completion_tokens=1)
     assert ["logprobs" in request for request in server.asked] == [True, False]
 
 
@@ -397,10 +378,10 @@ async def test_probabilities_ollamas_client_does_not_take_are_not_asked_for(
     ids=lambda content: str(len(str(content))),
 )
 async def test_a_text_that_is_none_is_no_answer_and_shows_no_key(
-    server: LMServer, openai: Make, ask: Complete, content: Any
+    server: LMServer, openai: Make, complete: Complete, content: Any
 ) -> None:
     server.answer = odd(content)
-    error = await failing(ask(openai(api_key=KEY)))
+    error = await failing(complete(openai(api_key=KEY)))
     assert type(error) is LMUnavailableError and "neither text nor parts of text" in str(error)
     assert KEY[:12] not in str(error)
 
@@ -429,12 +410,12 @@ def refusing(*names: str, status: int = 400, said: str = "'{}' is not supported"
     ],
 )
 async def test_settings_a_server_refuses_are_left_out_from_then_on(
-    server: LMServer, make: Make, ask: Complete, refused: list[str], status: int, said: str
+    server: LMServer, make: Make, complete: Complete, refused: list[str], status: int, said: str
 ) -> None:
     lm, count = make(), len(refused)
     server.answer = refusing(*refused, said=said, status=status)
     for _ in range(2):
-        answer = await ask(lm, schema=SCHEMA, max_tokens=9)
+        answer = await complete(lm, schema=SCHEMA, max_tokens=9)
         tokens = None if "logprobs" in refused else (Token("Yes", -0.1),)
         assert answer == Completion(text="Yes", tokens=tokens, prompt_tokens=6, completion_tokens=1)
     assert [len({*refused} & request.keys()) for request in server.asked] == [*range(count, -1, -1), 0]
@@ -444,7 +425,7 @@ async def test_settings_a_server_refuses_are_left_out_from_then_on(
 
 @pytest.mark.parametrize(("status", "older"), [(400, True), (422, True), (500, True), (400, False), (422, False)])
 async def test_a_schema_is_sent_in_the_older_form_where_the_newer_is_refused_and_then_left_out(
-    server: LMServer, openai: Make, ask: Complete, status: int, older: bool
+    server: LMServer, openai: Make, complete: Complete, status: int, older: bool
 ) -> None:
     known = ("json_object", None) if older else (None,)
 
@@ -455,7 +436,7 @@ async def test_a_schema_is_sent_in_the_older_form_where_the_newer_is_refused_and
 
     server.answer = answer
     lm = openai()
-    assert (await ask(lm, schema=SCHEMA)).text == (await ask(lm, schema=SCHEMA)).text == "Yes"
+    assert (await complete(lm, schema=SCHEMA)).text == (await complete(lm, schema=SCHEMA)).text == "Yes"
     newer = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
     plain = {"type": "json_object", "schema": SCHEMA}
     sent = [request.get("response_format") for request in server.asked]
@@ -473,10 +454,10 @@ async def test_a_schema_is_sent_in_the_older_form_where_the_newer_is_refused_and
     ],
 )
 async def test_a_refusal_ends(
-    server: LMServer, make: Make, ask: Complete, kind: str, said: str, extra: Json, calls: int
+    server: LMServer, make: Make, complete: Complete, kind: str, said: str, extra: Json, calls: int
 ) -> None:
     server.answer = lambda request: Reply(status=400, text=said)
-    assert type(await failing(ask(make(**(extra if kind == "openai" else {}))))) is LMError
+    assert type(await failing(complete(make(**(extra if kind == "openai" else {}))))) is LMError
     assert server.calls == calls
 
 
@@ -484,12 +465,12 @@ async def test_a_refusal_ends(
     "said", ["no logprobs, no seed", "response_format.type: input should be 'text'", "use 'max_completion_tokens'"]
 )
 async def test_only_what_helped_is_left_out_from_then_on(
-    server: LMServer, openai: Make, ask: Complete, said: str
+    server: LMServer, openai: Make, complete: Complete, said: str
 ) -> None:
     lm = openai()
     server.answer = in_turn(Reply(status=400, text=said), Reply(status=400, text="too long"), "Yes")
-    assert type(await failing(ask(lm, schema=SCHEMA, max_tokens=9))) is LMError
-    await ask(lm, schema=SCHEMA, max_tokens=9)
+    assert type(await failing(complete(lm, schema=SCHEMA, max_tokens=9))) is LMError
+    await complete(lm, schema=SCHEMA, max_tokens=9)
     first, second, third = server.asked
     assert second != first == third
 
@@ -652,9 +633,3 @@ def test_addresses_that_cannot_be_are_refused(address: Any) -> None:
     if address in ("http://here:port/v1", "http://[::1", 5):
         with pytest.raises(InvalidInputError, match="no address"):
             OllamaLM("tiny", host=address)
-
-
-def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ollama", None)
-    with pytest.raises(MissingExtraError, match="ollama is not installed"):
-        OllamaLM("tiny")

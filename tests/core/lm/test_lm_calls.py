@@ -5,42 +5,29 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, LanguageModel, Message
-from epic_memory.lm.client import Complete, RetryPolicy, patiently
+from epic_memory.lm.client import Complete, RetryPolicy, StructuredClient
 from epic_memory.runtime.effects import arun, run
 from epic_memory.runtime.streaming import acompleted, completed
 from epic_memory.types import Usage
 from epic_memory.verification import LMVerifier
 from lm_servers import LMServer, Reply
-from scripted import Model, Own, candidate, model_of, own_threads, until
+from scripted import Own, candidate, model_of, own_threads, until
 
 HELLO = [Message("system", "Be brief."), Message("user", "Is it so?")]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
-@pytest.fixture
-def lm(server: LMServer, kind: str) -> Model:
-    """A model of each kind."""
-    return model_of(server, kind)
-
-
 # patience
 
 DOWN = LMUnavailableError("no server")
-
-
-class Saying(Own):
-    """A model from elsewhere, which returns what it likes."""
-
-    def _answer(self, messages: Sequence[Message]) -> Any:
-        return self.answer(messages)
 
 
 def request_to(lm: LanguageModel) -> Complete:
@@ -52,7 +39,7 @@ REQUEST = request_to(Own(lambda messages: ""))
 
 def played(patience: RetryPolicy, *answers: object) -> tuple[list[float], Completion | LMError]:
     """The pauses made, and how it ends, if the attempts are answered so; the last answer is for all others."""
-    calling, left, pauses = patiently(REQUEST, patience, Usage()), list(answers), []
+    calling, left, pauses = StructuredClient(REQUEST.lm, patience).answer(REQUEST, Usage()), list(answers), []
     try:
         step = next(calling)
         while True:
@@ -108,39 +95,28 @@ def test_patience_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
 # patience with a server
 
 
-Drive: TypeAlias = Callable[[LanguageModel, RetryPolicy, Usage], Awaitable[Completion]]
-
-
-@pytest.fixture(params=["run", "arun"])
-def one(request: pytest.FixtureRequest) -> Drive:
-    """Asks for one item."""
-
-    async def one(lm: LanguageModel, patience: RetryPolicy, usage: Usage) -> Completion:
-        calling = patiently(request_to(lm), patience, usage)
-        return run(calling) if request.param == "run" else await arun(calling, threaded=False)
-
-    return one
-
-
+@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(
     ("said", "named"),
     [
-        ("Yes", "str, not a Completion"),
         (None, "NoneType, not a Completion"),
         ({"text": "Yes"}, "dict, not a Completion"),
         (Completion(text=None), "text of type NoneType"),  # type: ignore[arg-type]
     ],
 )
-async def test_what_is_no_completion_is_named(one: Drive, said: Any, named: str) -> None:
-    lm = Saying(lambda messages: said)
+async def test_what_is_no_completion_is_named(said: Any, named: str, is_async: bool) -> None:
+    lm = Own(lambda messages: said)
+    asking = StructuredClient(lm, RetryPolicy()).answer(request_to(lm), Usage())
     with pytest.raises(LMSetupError, match=named):
-        await one(lm, RetryPolicy(), Usage())
+        await arun(asking, threaded=False) if is_async else run(asking)
     assert lm.sent == [(HELLO, SCHEMA, 50)]
 
 
-async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, lm: Model) -> None:
+async def test_waiting_between_attempts_can_be_cancelled(server: LMServer, kind: str) -> None:
+    lm = model_of(server, kind)
     server.answer = lambda request: Reply(status=500)
-    task = asyncio.create_task(arun(patiently(request_to(lm), RetryPolicy(backoff=30.0), Usage()), threaded=False))
+    calling = StructuredClient(lm, RetryPolicy(backoff=30.0)).answer(request_to(lm), Usage())
+    task = asyncio.create_task(arun(calling, threaded=False))
     await asyncio.to_thread(until, lambda: server.calls == 1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -18,8 +18,8 @@ from epic_memory.errors import LMUnavailableError
 from epic_memory.lm import OllamaLM
 from epic_memory.lm.budget import BudgetedLM, ModelBudget
 from epic_memory.types import Stance
-from helpers import Call, Clock, calling
-from lm_servers import LMServer, Reply
+from helpers import Call, Clock
+from lm_servers import NOT_JSON, LMServer, Reply
 from minds import CHAT, FORM, Mind
 from scripted import Own, forget_environment, instruction_for, until
 
@@ -42,12 +42,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("epic_memory.lm.client.Pause.run", lambda *_: None)
     monkeypatch.setattr("epic_memory.lm.client.Pause.arun", none)
-
-
-@pytest.fixture(params=["sync", "async"])
-def call(request: pytest.FixtureRequest) -> Call:
-    """Calls a method, or its asynchronous twin."""
-    return calling(request.param)
 
 
 def opened(path: Path, mind: Mind, budget: int | str | None = None, **options: Any) -> EpicMemory:
@@ -248,7 +242,7 @@ FAULTS: dict[str, Callable[[], Reply | str]] = {
     "breaks off": lambda: Reply(text="Keep", break_off=True),
     "hangs": lambda: Reply(delay=1.0),
     "says nothing of use": lambda: Reply(text="Who knows."),
-    "is no model": lambda: Reply(not_json=True),
+    "is no model": lambda: NOT_JSON,
 }
 
 

@@ -13,7 +13,7 @@ from epic_memory import EpicMemory, Item, Preference, Settings
 from epic_memory.errors import InvalidInputError, ReadOnlyError
 from epic_memory.types import FloatArray
 from epic_memory.types.proposals import Proposal
-from helpers import Call, HashEncoder, calling, together
+from helpers import Call, HashEncoder, together
 
 AVOIDS = "I avoid hotels with casinos."
 INSULIN, HOTEL = "I take insulin every morning for my diabetes.", "A hotel with a casino."
@@ -28,11 +28,6 @@ def memory() -> EpicMemory:
 
 def texts(memory: EpicMemory) -> set[str]:
     return {item.text for item in memory.items()} | {fact.text for fact in memory.facts}
-
-
-@pytest.fixture(params=["sync", "async"])
-def call(request: pytest.FixtureRequest) -> Call:
-    return calling(request.param)
 
 
 async def test_no_item_no_fact_and_no_proposal(memory: EpicMemory, call: Call) -> None:

@@ -18,7 +18,7 @@ from epic_memory import EpicMemory, Settings
 from epic_memory.runtime.background import Background
 from epic_memory.types import Candidate, Decision, Hits, Preference, Stance, Verdict
 from epic_memory.types.preferences import Expansion
-from helpers import Answering, Call, calling, keep
+from helpers import Answering, Call, keep
 from scripted import until
 
 WOOL = "I'm allergic to wool."
@@ -68,10 +68,9 @@ def model() -> Model:
     return Model()
 
 
-@pytest.fixture(params=["sync", "async"])
-def search(request: pytest.FixtureRequest) -> Call:
+@pytest.fixture
+def search(call: Call) -> Call:
     """Searches with a question, one way or the other."""
-    call = calling(request.param)
     return lambda memory, question=QUESTION: call(memory, "search", question)
 
 

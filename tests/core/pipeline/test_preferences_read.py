@@ -246,7 +246,7 @@ def test_what_the_user_says_in_the_meantime_is_not_overwritten() -> None:
 
 
 def read_answer(answer: str) -> tuple[Aspects | None, Expansion | None]:
-    (reading,) = AspectReader(Own(lambda messages: answer), backoff=0).read(["tea"])
+    (reading,) = AspectReader(Own(lambda messages: answer)).read(["tea"])
     assert (reading.failure == "") == (reading.aspects is not None)
     return reading.aspects, reading.expansion
 
@@ -261,7 +261,7 @@ def test_what_is_read_of_an_answer(shape: str, answer: str, aspects: Any, expans
     ("answer", "reason"), [*table(__file__, "what_says_nothing_is_unreadable"), ("[" * 5000, "no JSON|cut off|nested")]
 )
 def test_what_says_nothing_is_unreadable(answer: str, reason: str) -> None:
-    (reading,) = AspectReader(Own(lambda messages: answer), backoff=0).read(["tea"])
+    (reading,) = AspectReader(Own(lambda messages: answer)).read(["tea"])
     assert reading.aspects is None and re.search(reason, reading.failure)
     assert (reading.answer, reading.usage.calls, reading.usage.retries) == (answer, 2, 1)
 

@@ -45,14 +45,6 @@ def one_side(preference: str | Preference, encoder: Encoder | None = None) -> As
     return sides
 
 
-def by_words(preference: Preference, *texts: str) -> list[float]:
-    """The stance_scores by words alone."""
-    sides = one_side(preference)
-    cosines = np.zeros((len(texts), len(sides.vectors)), dtype=np.float32)
-    nothing = np.zeros(len(texts), dtype=np.float32), np.zeros(len(sides.vectors), dtype=np.float32)
-    return stance_scores(sides, [words_of(text) for text in texts], cosines, *nothing).tolist()
-
-
 def leaning(encoder: Encoder, preference: str | Preference, query: str, texts: Sequence[str]) -> np.ndarray:
     """The stance_scores of texts under a preference."""
     sides = one_side(preference, encoder)
@@ -86,22 +78,6 @@ def test_what_words_say_of_a_preference(preference: Preference, text: str, expec
     said = dict(zip(FEATURES, found.tolist(), strict=True))
     assert {name: said[name] >= 1.0 for name in expected} == expected
     assert all(said[name] == 0.0 for name, is_said in expected.items() if not is_said)
-
-
-@pytest.mark.parametrize(
-    ("preference", "better", "worse"),
-    [
-        # Words of our own that no line of the lexicon has.
-        (liking("zorbs"), "a zorb here", "without zorbs"),
-        (avoiding("zorbs"), "without zorbs", "a zorb here"),
-        (avoiding("high zorb"), "a place of low zorb", "a place of high zorb"),
-        (liking("low zorb"), "a place of low zorb", "a place of high zorb"),
-        (avoiding("meat"), "a dish of tofu", "a steak"),
-    ],
-)
-def test_words_alone_raise_or_lower(preference: Preference, better: str, worse: str) -> None:
-    above, neither, below = by_words(preference, better, "a plain qwertz here", worse)
-    assert above > neither == 0.0 > below
 
 
 def assert_same(one: AspectEmbeddings, other: AspectEmbeddings) -> None:

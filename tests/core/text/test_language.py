@@ -14,16 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epic_apps.cli.main import main
-from epic_memory import Aspects, EpicMemory, Expansion, Item, Preference, Settings, Stance
+from epic_memory import Aspects, EpicMemory, Expansion, Preference, Settings
 from epic_memory.encoders import OllamaEncoder, StaticEncoder, default_encoder
 from epic_memory.encoders.static import BUNDLED
 from epic_memory.errors import InvalidInputError
 from epic_memory.preferences.parser import aspects_of, language_not_read, parse_aspects
 from epic_memory.text import language
 from epic_memory.text.language import by_signs, foreign_among, language_of, languages_of, named
-from epic_memory.types import BuildReport, Candidate
-from epic_memory.verification import EmbeddedVerifier
+from epic_memory.types import BuildReport
 from helpers import HashEncoder
 
 OURS = Path(__file__).parents[3] / "shared" / "tools"
@@ -144,9 +142,12 @@ def test_texts_are_sampled() -> None:
 
 @pytest.mark.slow
 def test_nothing_is_loaded_by_an_import() -> None:
-    asked = "import sys, epic_memory, epic_memory.memory; print('py3langid' in sys.modules)"
-
-    assert subprocess.check_output([sys.executable, "-c", asked], text=True).strip() == "False"
+    asked = (
+        "import sys; opened = []; sys.addaudithook(lambda name, args: name == 'open' and opened.append(str(args[0])))\n"
+        "import epic_memory.memory, epic_memory.steering.query_steering, epic_memory.verification.embedded\n"
+        "print('py3langid' in sys.modules, any('lexicon.tsv' in one for one in opened))"
+    )
+    assert subprocess.check_output([sys.executable, "-c", asked], text=True).split() == ["False", "False"]
 
 
 # preferences that the parser cannot read
@@ -187,32 +188,6 @@ def test_what_was_given_is_understood_in_any_language(source: Any) -> None:
     assert language_not_read(asked) == language_not_read(lent) == "de"
 
 
-def verdict_on(preference: str | Preference, text: str = CASINO_HOTEL) -> Any:
-    stated, encoder = Preference.of(preference), default_encoder()
-    vectors = encoder.encode([text, stated.text])
-    candidate = Candidate(
-        item=Item(text=text),
-        embedding=vectors[0],
-        preferences=(stated,),
-        similarities=(float(vectors[0] @ vectors[1]),),
-        preference_embeddings=vectors[1:],
-    )
-    (verdict,) = EmbeddedVerifier(encoder, threshold=0.0).verify([candidate])
-    return verdict.alignments[0]
-
-
-@pytest.mark.parametrize("known", list(CASINOS))
-@pytest.mark.parametrize("text", [CASINO_HOTEL, "No casino.", "Das Hotel hat ein großes Casino. Es ist laut."])
-def test_a_casino_hotel_never_supports_who_avoids_casinos(known: str, text: str) -> None:
-    found = verdict_on(CASINOS[known], text)
-    assert found.stance is Stance.NEUTRAL
-    assert CASINOS[known] in found.instruction
-    assert not any(word in found.instruction for word in ("Look for", "Steer clear", "suits"))
-    # It conflicts once the user has said so.
-    stated = Preference(text=CASINOS[known], aspects=Aspects(avoided=("hotels with casinos",)))
-    assert verdict_on(stated).stance is Stance.CONFLICTS
-
-
 # warnings
 
 
@@ -246,21 +221,6 @@ def test_making_and_opening_a_memory_warns(tmp_path: Path) -> None:
 def test_of_an_encoder_that_may_know_the_language_only_the_parser_is_warned_of() -> None:
     (warning,) = EpicMemory([CASINOS["de"]], encoder=HashEncoder()).opening_report.warnings
     assert "ollama:qwen3:4b" in warning and "bge-m3" not in warning
-
-
-def test_the_command_line_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    preferences, notes, path = tmp_path / "mine.txt", tmp_path / "notes.txt", tmp_path / "me.epic"
-    preferences.write_text(CASINOS["de"] + "\nI avoid casinos.\n")
-    notes.write_text(CASINO_HOTEL)
-
-    assert main(["build", "--preferences", str(preferences), "--out", str(path), "--quiet", str(notes)]) == 0
-    assert f"warning: The preference {CASINOS['de']!r} is in German" in capsys.readouterr().err
-    assert main(["preferences", str(path), "list"]) == 0
-    assert "not understood  (not read by the parser" in capsys.readouterr().out
-    assert main(["preferences", str(path), "set", CASINOS["de"], "--avoids", "hotels with casinos"]) == 0
-    assert "avoids hotels with casinos" in capsys.readouterr().out
-    assert main(["preferences", str(path), "add", CASINOS["es"]]) == 0
-    assert "is in Spanish" in capsys.readouterr().out
 
 
 # items

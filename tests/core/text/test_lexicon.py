@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import subprocess
-import sys
 from collections import Counter
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +11,6 @@ import pytest
 
 from epic_memory.text.lexicon import Concept, Lexicon, default_lexicon, opposites
 from epic_memory.text.stems import stems
-from tables import table
 
 LINES = bz2.decompress((files("epic_memory") / "data" / "lexicon.tsv.bz2").read_bytes()).decode().splitlines()
 ROWS = [[column.split(";") for column in line.split("\t")] for line in LINES]
@@ -71,20 +68,3 @@ def test_opposites_turn_the_first_word_of_degree_of_each_phrase() -> None:
     phrases = ["high noise", "Low noise", "a loud and crowded bar", "noise", "", "hot soup", "long walks"]
     turned = ["low noise", "high noise", "a quiet and crowded bar", "cold soup", "short walks"]
     assert opposites(phrases) == turned
-
-
-_OPENED = """
-import sys
-opened = []
-sys.addaudithook(lambda name, args: name == "open" and opened.append(str(args[0])))
-{}
-print(any(path.endswith("lexicon.tsv.bz2") for path in opened))
-"""
-
-
-@pytest.mark.parametrize(("code", "read"), table(__file__, "the_file_is_read_when_it_is_first_needed"))
-def test_the_file_is_read_when_it_is_first_needed(code: str, read: bool) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", _OPENED.format(code)], capture_output=True, text=True, check=True, timeout=300
-    )
-    assert run.stdout.split() == [str(read)]

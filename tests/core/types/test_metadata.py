@@ -37,7 +37,7 @@ def test_dates_ids_and_numpys_numbers_are_stored_as_json_has_them(given: Any, st
     assert hit.item.metadata == before == {"value": stored, "inner": {"list": [stored]}}
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", 1j, np.float32("nan"), float("inf")])
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", 1j, np.float32("nan"), float("inf"), [{1: "a"}]])
 def test_what_json_cannot_hold_is_refused(value: Any) -> None:
     memory = EpicMemory(["I like wine."])
     with pytest.raises(InvalidInputError, match="not JSON"):

@@ -187,7 +187,9 @@ def test_what_cannot_be_read_is_asked_for_once_more_with_the_reason() -> None:
 
 def test_only_what_an_answer_leaves_out_is_asked_about_again() -> None:
     lm = replying(answers(_ONE, _TWO), answers(_THREE | {"chunk": 1}))
-    assert kept_by(ASKED, list(patient(lm).verify(ASKED))) == WHOLE
+    verdicts = list(patient(lm).verify(ASKED))
+    assert kept_by(ASKED, verdicts) == WHOLE
+    assert [(one.usage.calls, one.usage.retries) for one in verdicts if one.usage] == [(2, 1)]
     again = lm.sent[1].messages
     assert len(again) == 2 and "A casino floor." in again[1].content and "garden" not in again[1].content
 

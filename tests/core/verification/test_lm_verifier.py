@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from epic_memory import Item
 from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, LMError, LMSetupError, LMUnavailableError
 from epic_memory.lm import Completion, Message
@@ -38,14 +36,12 @@ from scripted import (
     Own,
     Script,
     candidate,
-    first_properties,
     instruction_for,
     memory_with,
     nothing_lost,
     own_threads,
     pairs_of,
     patient,
-    preference_read,
     read_prompt,
     script,
     until,
@@ -87,52 +83,6 @@ async def test_however_many_are_asked_about_at_once_the_memory_is_the_same(
     assert shown == {TEXTS[name]: preferences for name, preferences in PASSED.items()}
 
 
-# The answers of one batch are in the order of PASSED: palms, stew, pun, sleeper, worms, fair. What else leaves a chunk
-# without a decision: test_answers.py.
-DAMAGES: dict[str, tuple[Callable[[list[Any]], list[Any]], set[str]]] = {
-    "the first left out": (lambda answers: answers[1:], {"palms"}),
-    "all left out": (lambda answers: [], set(PASSED)),
-    "no decision": (lambda answers: [*answers[:2], answers[2] | {"decision": "Perhaps"}, *answers[3:]], {"pun"}),
-    "another order": (lambda answers: answers[::-1], set()),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-async def test_what_an_answer_leaves_out_or_mangles_is_asked_about_once_more(damage: str, add: Add) -> None:
-    alter, again = DAMAGES[damage]
-    said = script()
-
-    def answer(messages: Sequence[Message]) -> str:
-        answers = json.loads(said(messages))["answers"]
-        return json.dumps({"answers": alter(answers) if len(said.asked) == 1 else answers})
-
-    memory = memory_with(LMVerifier(Own(answer), batch_size=8))
-    report = await add(memory)
-
-    assert len(said.asked) == report.usage.calls == 1 + bool(again)
-    assert {TEXTS[name] for name in again} == {chunk for asked in said.asked[1:] for chunk in asked.chunks}
-    assert pairs_of(memory) == EXPECTED
-    assert report.usage.retries == bool(again)
-    nothing_lost(memory, report, waiting=0)
-
-
-def test_a_batch_keeps_an_item_under_none_but_its_own_preferences() -> None:
-    def answer(messages: Sequence[Message]) -> str:
-        asked = read_prompt(messages)
-        everything = [
-            {"preference": number, "stance": "supports", "instruction": f"For {preference}."}
-            for number, preference in enumerate(asked.preferences, start=1)
-        ]
-        judged = {"decision": "Keep", "preferences": everything}
-        return json.dumps({"answers": [{"chunk": place + 1, **judged} for place in range(len(asked.chunks))]})
-
-    memory = memory_with(LMVerifier(Own(answer), batch_size=8))
-    assert memory.add(ITEMS).usage.calls == 1
-    assert {pair: said[1] for pair, said in pairs_of(memory).items()} == {
-        (name, preference): f"For {preference}." for name, preferences in PASSED.items() for preference in preferences
-    }
-
-
 @given(
     lists=st.lists(
         st.lists(st.integers(0, 40), min_size=1, max_size=40, unique=True).flatmap(st.permutations),
@@ -143,6 +93,8 @@ def test_a_batch_keeps_an_item_under_none_but_its_own_preferences() -> None:
     batch_size=st.integers(1, 9),
     context=st.sampled_from([None, 1024, 1600, 2500, 8192]),
 )
+@example(lists=[[*range(100)], [0]], seed=1, batch_size=8, context=None)
+@example(lists=[[0], [*range(100)], [1]], seed=2, batch_size=8, context=2048)
 def test_a_number_means_the_preference_that_this_prompt_shows_under_it(
     lists: list[list[int]], seed: int, batch_size: int, context: int | None
 ) -> None:
@@ -174,14 +126,12 @@ def test_a_number_means_the_preference_that_this_prompt_shows_under_it(
         Decision.KEEP if one.item.text in kept else Decision.DISCARD for one in candidates
     ]
     assert sum(verdict.usage.calls for verdict in verdicts if verdict.usage) == len(said.asked)
-    assert_fits(lm)
-
-
-def assert_fits(lm: Own) -> None:
-    """Each prompt has room for its answer, by a generous count of tokens."""
+    assert all(len(asked.preferences) <= 32 for asked in said.asked)
+    assert context is not None or len(said.asked) <= sum(math.ceil(len(one) / 32) for one in lists)
+    # Each prompt has room for its answer, by a generous count of tokens.
     for sent in lm.sent:
         size = sum(len(message.content.encode()) for message in sent.messages)
-        assert lm.context is None or size // 3 + (sent.max_tokens or 0) <= lm.context
+        assert context is None or size // 3 + (sent.max_tokens or 0) <= context
 
 
 # what is sent
@@ -197,11 +147,11 @@ def test_the_schema_asks_for_the_decision_first_and_for_nothing_else() -> None:
         answers = sent.schema["properties"]["answers"]
         assert (answers["minItems"], answers["maxItems"]) == (len(asked.chunks),) * 2
         one = answers["items"]
-        assert first_properties(one) == one["required"] == ["chunk", "decision", "preferences", "evidence"]
+        assert list(one["properties"]) == one["required"] == ["chunk", "decision", "preferences", "evidence"]
         assert one["properties"]["chunk"]["enum"] == list(range(1, len(asked.chunks) + 1))
         assert one["properties"]["decision"]["enum"] == ["Keep", "Discard"]
         relevant = one["properties"]["preferences"]["items"]
-        assert first_properties(relevant) == relevant["required"] == ["preference", "stance", "instruction"]
+        assert list(relevant["properties"]) == relevant["required"] == ["preference", "stance", "instruction"]
         assert relevant["properties"]["preference"]["enum"] == list(range(1, len(asked.preferences) + 1))
         assert relevant["properties"]["stance"]["enum"] == [str(stance) for stance in Stance]
         assert {each["additionalProperties"] for each in (sent.schema, one, relevant)} == {False}
@@ -228,27 +178,6 @@ def test_a_prompt_of_the_users_own_is_sent_when_something_passes() -> None:
 # what fits
 
 
-@pytest.mark.parametrize("context", [None, 2048, 8192])
-async def test_many_preferences_are_each_shown_once_in_lists_that_fit(context: int | None, add: Add) -> None:
-    preferences = [f"Preference {number} about matter {number}" for number in range(100)]
-    text = "A chunk about three matters."
-    wanted = {preferences[0]: Stance.SUPPORTS, preferences[57]: Stance.CONFLICTS, preferences[99]: Stance.MIXED}
-    said = Script({(text, preference): stance for preference, stance in wanted.items()})
-    lm = Own(said, context=context)
-    memory = memory_with(LMVerifier(lm), preferences=preferences, coarse=False)
-    report = await add(memory, [Item(text=text, id="stew"), "Of nothing."])
-
-    assert report.failures == {}
-    assert {preference: one[:2] for (_, preference), one in pairs_of(memory).items()} == {
-        preference: (stance, instruction_for(text, preference)) for preference, stance in wanted.items()
-    }
-    for chunk in (text, "Of nothing."):
-        shown = [p for asked in said.about(chunk) for p in asked.preferences]
-        assert sorted(shown) == sorted(preferences)
-    assert_fits(lm)
-    assert len(lm.sent) <= 2 * math.ceil(100 / 32)
-
-
 def test_a_list_without_an_answer_leaves_the_item_undecided() -> None:
     preferences = [f"Preference {number} about matter {number}" for number in range(100)]
     said = Script({("A chunk.", preferences[3]): Stance.SUPPORTS})
@@ -257,38 +186,24 @@ def test_a_list_without_an_answer_leaves_the_item_undecided() -> None:
 
     assert (report.kept, report.undecided) == (0, 1)
     assert report.usage.calls == 3  # and nothing is asked about the lists behind
+    report = memory_with(LMVerifier(Own(said)), preferences=preferences, coarse=False).add(["Of nothing."])
+    assert (report.discarded, report.usage.calls) == (1, 4)
 
 
 # several at once
 
 
-class Threaded(Own):
-    """A model that answers several at once in asynchronous calls, too."""
-
-    async def acomplete(self, messages: Sequence[Message], **settings: Any) -> Completion:
-        return await asyncio.to_thread(self.complete, messages, **settings)
-
-
-@pytest.mark.parametrize("concurrency", [2, 3])
-async def test_as_many_are_asked_about_as_the_model_takes_and_a_slow_one_does_not_hold_up_the_others(
-    concurrency: int, add: Add
-) -> None:
+def test_a_slow_one_does_not_hold_up_the_others() -> None:
     said = script()
 
     def answer(messages: Sequence[Message]) -> str:
-        if TEXTS["palms"] in user_text(messages):
-            until(lambda: len(said.asked) == len(PASSED) - 1)
-        elif preference_read(messages) is None:
-            until(lambda: lm.most_at_once == concurrency)
+        if TEXTS["stew"] in user_text(messages):
+            until(lambda: len(said.asked) == 2)
         return said(messages)
 
-    lm = Threaded(answer, concurrency=concurrency)
-    memory = memory_with(LMVerifier(lm, batch_size=1))
-    await add(memory)
-
-    assert lm.most_at_once == concurrency
-    assert said.asked[-1].chunk == TEXTS["palms"]
-    assert pairs_of(memory) == EXPECTED
+    candidates = [candidate(TEXTS[name], "Vegan diet") for name in ("stew", "pun", "worms")]
+    verdicts = list(LMVerifier(Own(answer, concurrency=2), batch_size=1).stream(candidates))
+    assert verdicts[-1][0] == 0 and len(verdicts) == 3
 
 
 # arguments
@@ -305,17 +220,17 @@ def test_arguments_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
     assert next(iter(options)) in str(caught.value)
 
 
-@pytest.mark.parametrize("lm", [None, "qwen3:4b", Own, object(), 7, lambda messages: "Keep"])
-def test_what_is_no_language_model_is_refused(lm: Any) -> None:
-    with pytest.raises(InvalidInputError, match="language model"):
-        LMVerifier(lm)
-
-
-def test_a_verifier_that_cannot_be_is_refused_later_too() -> None:
+def test_what_is_no_language_model_or_no_verifier_is_refused() -> None:
     nameless = Own(script())
     del nameless.name
-    with pytest.raises(InvalidInputError, match="name"):
-        LMVerifier(nameless)
+    for lm, match in (
+        (None, "language model"),
+        ("qwen3:4b", "language model"),
+        (Own, "language model"),
+        (nameless, "name"),
+    ):
+        with pytest.raises(InvalidInputError, match=match):
+            LMVerifier(lm)  # type: ignore[arg-type]
     memory = memory_with(LMVerifier(Own(script())))
     for wrong, match in ((object(), "verifier"), ("qwen3:4b", "There is no model")):
         with pytest.raises(InvalidInputError, match=match):
@@ -429,16 +344,6 @@ class Failing:
 
 AWAY = LMUnavailableError("broken pipe dream")
 STRANGE = type("Strange", (Exception,), {})("out of memory, broken pipe dream")
-
-
-@pytest.mark.parametrize("error", [AWAY, STRANGE])
-async def test_a_model_that_fails_for_a_while_is_asked_again(error: Exception, add: Add) -> None:
-    memory = memory_with(patient(Own(Failing(error, 3, script())), retries=3))
-    report = await add(memory)
-
-    assert pairs_of(memory) == EXPECTED
-    assert report.usage.retries == 3
-    nothing_lost(memory, report, waiting=0)
 
 
 @pytest.mark.parametrize(("batch_size", "error"), [(1, AWAY), (8, STRANGE)])
