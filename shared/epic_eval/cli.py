@@ -185,15 +185,13 @@ def prompts(
 
     notes, encoder, lm = scored.read_notes(pairs), encoder_of("static"), model.lm()
     said = {"no model": scored.ask(EmbeddedVerifier(encoder), notes, encoder)}
-    name = "no model" if lm is None else lm.name
     if lm is not None:
         journal = None if out is None else Journal(Path(out) / "verdicts.jsonl")
         verifier = LMVerifier(lm)
-        said[name] = scored.ask(verifier, notes, encoder, journal=journal, seconds=seconds or None, say=say)
+        said[lm.name] = scored.ask(verifier, notes, encoder, journal=journal, seconds=seconds or None, say=say)
         if journal is not None:
             journal.close()
-    parts = [scored.table(said, notes), *scored.shortcomings(notes, said[name])]
-    _finish(Report("Prompts", parts), out, "prompts")
+    _finish(Report("Prompts", [scored.table(said, notes)]), out, "prompts")
 
 
 def make_corpus(
