@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from epic_graph.hipporag.adapter import EpicHippoRAG
     from epic_graph.hipporag.report import HippoReport
     from epic_graph.memory import GraphMemory
-    from epic_graph.reports import GraphReport, Neighbour
+    from epic_graph.reports import GraphReport
     from epic_graph.search import GraphHits
     from epic_graph.tagging import LMTagger, PhraseTagger
 
@@ -26,7 +26,6 @@ _MODULES = {
     "HippoReport": "hipporag.report",
     "LMExtractor": "extraction.lm",
     "LMTagger": "tagging",
-    "Neighbour": "reports",
     "PhraseExtractor": "extraction.base",
     "PhraseTagger": "tagging",
     "Unextracted": "extraction.base",
@@ -44,7 +43,6 @@ __all__ = [
     "HippoReport",
     "LMExtractor",
     "LMTagger",
-    "Neighbour",
     "PhraseExtractor",
     "PhraseTagger",
     "Unextracted",

@@ -60,7 +60,7 @@ def with_preferences(data: Data, count: int, pool: Data, seed: int = 0) -> Data:
 
 
 def scores_of(data: Data, encoder: Encoder, folder: Path, seed: int) -> Scores:
-    retrieval = Retrieval(data, encoder, folder, seed=seed, say=say)
+    retrieval = Retrieval(data, encoder, folder, say=say)
     try:
         retrieval.ask(ARMS)
         return Scores(retrieval, ARMS, None)
