@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from epic_graph.memory import GraphMemory
     from epic_graph.reports import GraphReport
     from epic_graph.search import GraphHits
-    from epic_graph.tagging import LMTagger, PhraseTagger
+    from epic_graph.tagging import PhraseTagger
 
 # Imported on first use: a graph without a language model needs no module that talks to one.
 _MODULES = {
@@ -25,7 +25,6 @@ _MODULES = {
     "GraphReport": "reports",
     "HippoReport": "hipporag.report",
     "LMExtractor": "extraction.lm",
-    "LMTagger": "tagging",
     "PhraseExtractor": "extraction.base",
     "PhraseTagger": "tagging",
     "Unextracted": "extraction.base",
@@ -42,7 +41,6 @@ __all__ = [
     "GraphReport",
     "HippoReport",
     "LMExtractor",
-    "LMTagger",
     "PhraseExtractor",
     "PhraseTagger",
     "Unextracted",

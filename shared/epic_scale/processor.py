@@ -115,8 +115,13 @@ def build_processor(
     config: EpicProcessorConfig,
     preprocess: Callable[[Row], Row] | None = None,
     postprocess: Callable[[Row], Row] | None = None,
-) -> EpicProcessor:
-    """Make a processor; it is a function from a dataset to a dataset.
+) -> Callable[[Dataset], Dataset]:
+    """Make a processor; it is a function from a dataset to a dataset, of which nothing is done before it is consumed.
+
+    A row comes out for each user and preference that a chunk is kept for, with all its columns and `user, preference,
+    keep, stance, instruction, confidence, score, rationale, error`. A user for whom it is not kept gets one row, with
+    the nearest preference; and a chunk that passes the coarse filter for nobody stays as one row without a user. An
+    error is in the column `error`, and no exception.
 
     Args:
         config: The configuration.
@@ -127,29 +132,13 @@ def build_processor(
         MissingExtraError: without Ray.
     """
     ray_data()
-    return EpicProcessor(config, preprocess, postprocess)
 
+    def process(dataset: Dataset) -> Dataset:
+        dataset = dataset if preprocess is None else dataset.map(preprocess)
+        dataset = judged(dataset, Rows, config, config.people())
+        return dataset if postprocess is None else dataset.map(postprocess)
 
-@dataclass(frozen=True)
-class EpicProcessor:
-    """A processor of chunks, as `build_processor` makes it.
-
-    A row comes out for each user and preference that a chunk is kept for, with all its columns and `user, preference,
-    keep, stance, instruction, confidence, score, rationale, error`. A user for whom it is not kept gets one row, with
-    the nearest preference; and a chunk that passes the coarse filter for nobody stays as one row without a user. An
-    error is in the column `error`, and no exception.
-    """
-
-    config: EpicProcessorConfig
-    preprocess: Callable[[Row], Row] | None = None
-    postprocess: Callable[[Row], Row] | None = None
-
-    def __call__(self, dataset: Dataset) -> Dataset:
-        """Return the dataset of judgements; nothing is done before it is consumed."""
-        if self.preprocess is not None:
-            dataset = dataset.map(self.preprocess)
-        dataset = judged(dataset, Rows, self.config, self.config.people())
-        return dataset if self.postprocess is None else dataset.map(self.postprocess)
+    return process
 
 
 def judged(dataset: Dataset, worker: type[Rows], config: EpicProcessorConfig, people: People, *more: Any) -> Dataset:
