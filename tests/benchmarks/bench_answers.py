@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from common import Known, encoders, parse, parser, read_jsonl, searching, settled, with_encoders
+from common import Known, encoders, read_jsonl, script_options, searching, settled
 from epic_memory import EpicMemory, Preference, QuerySteering
 from epic_memory.encoders import embed
 from epic_memory.encoders.base import Encoder
@@ -138,11 +138,7 @@ def print_choices(encoder: Encoder, name: str, cases: Sequence[dict[str, Any]], 
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    with_encoders(made)
-    made.add_argument("--draws", type=int, default=1, help="how many personas each choice gets (default 1)")
-    made.add_argument("--sets", nargs="*", default=["answers_a", "answers_b"], help="our own sets")
-    options = parse(made)
+    options = script_options(__doc__, data=True, encoders=True, draws=1, sets=["answers_a", "answers_b"])
     for plain in encoders(options):
         encoder = Known(plain)
         started = time.perf_counter()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import parse, parser, personas, sources
+from common import personas, script_options, sources
 from epic_memory import EpicMemory, Settings
 
 PARTS = ("instruction", "preference", "rationale")
@@ -73,10 +73,7 @@ def measured(folder: Path, preferences: list[str], items: Any, limit: int | None
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--personas", type=int, default=6, help="of each set for the small states; the large: the first")
-    made.add_argument("--limit", type=int, default=50, help="entries of a small state")
-    options = parse(made)
+    options = script_options(__doc__, data=True, personas=6, limit=50)
     items = list(sources(options.data))
     columns = "".join(f" {name:>9}" for name in ("ours", "faiss", "npy", "jsonl", "published"))
     print(f"{'persona':14} {'entries':>6} {'items':>6}{columns} {'ratio':>6}")

@@ -7,21 +7,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import parse, parser, personas, sources
+from common import personas, script_options, sources
 from epic_memory import EpicMemory, Settings
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--persona", type=int, default=0)
-    made.add_argument("--tau", type=float)
-    made.add_argument("--limit", type=int, default=50, help="entries of the small state whose size is shown")
-    options = parse(made)
+    options = script_options(__doc__, data=True, persona=0, limit=50)
     preferences = [preference for preference, _ in personas(options.data, "PrefWiki")[options.persona]]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "persona.epic"
         started = time.perf_counter()
-        with EpicMemory.open(path, preferences, settings=Settings(tau=options.tau)) as memory:
+        with EpicMemory.open(path, preferences) as memory:
             report = memory.add(sources(options.data))
             print(report)
             print(f"whole run {time.perf_counter() - started:.2f} s")
@@ -32,7 +28,7 @@ def main() -> None:
 
 def _small_state(path: Path, preferences: list[str], options: argparse.Namespace) -> None:
     # What was kept for the persona by itself: the light tier would fill the file up to its reserve.
-    with EpicMemory.open(path, preferences, settings=Settings(tau=options.tau, reserve=0)) as memory:
+    with EpicMemory.open(path, preferences, settings=Settings(reserve=0)) as memory:
         for item in sources(options.data):
             if memory.stats().counts["entries"] >= options.limit:
                 break

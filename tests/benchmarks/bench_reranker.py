@@ -14,7 +14,6 @@ over the events.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from dataclasses import replace
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common import interval, panels, save_figure, searching, seconds_of
+from common import interval, panels, save_figure, script_options, searching, seconds_of
 from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_rerank import Example, LearnedReranker, TrainingSettings, forget, learn, reranker_of
 from epic_rerank.policy import log_probability, sample
@@ -181,10 +180,7 @@ def draw(learnt: tuple[Curve, float], used: tuple[Curve, float], path: Path) -> 
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--events", type=int, default=200, help="feedback events")
-    made.add_argument("--plot", metavar="FILE", help="draw what is learnt, by lists and by events seen")
-    options = made.parse_args()
+    options = script_options(__doc__, events=200, plot=str)
     learnt, used = choices(bool(options.plot)), feedback(options.events)
     if options.plot:
         draw(learnt, used, Path(options.plot))

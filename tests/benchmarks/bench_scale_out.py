@@ -18,6 +18,7 @@ import multiprocessing
 import os
 import random
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -28,7 +29,7 @@ from pathlib import Path
 # As Ray gives each worker; read when NumPy is imported. A second one waits in a loop that counts as processor time.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from common import parse, parser, passage_texts, peak_ram, preferences_in, print_load
+from common import passage_texts, peak_ram, preferences_in, print_load, script_options
 from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import encoder_of
 from epic_scale.judging import Judge, Judgement
@@ -232,14 +233,9 @@ def ceiling(people: dict[str, list[str]], texts: Sequence[str]) -> float:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--chunks", type=int, nargs="+", default=[1000])
-    made.add_argument("--people", type=int, nargs="+", default=[100])
-    made.add_argument("--workers", type=int, nargs="*", default=[], help="of Ray")
-    made.add_argument("--folder", type=Path, help="that stays, for one size of a build and one number of workers")
-    options = parse(made)
+    options = script_options(__doc__, data=True, chunks=[1000], people=[100], workers=[int], folder=Path)
     if options.folder and max(map(len, (options.chunks, options.people, options.workers))) > 1:
-        made.error("--folder is for one number of chunks, of people and of workers")
+        sys.exit("--folder is for one number of chunks, of people and of workers")
     preferences = preferences_in(options.data)
     texts = passage_texts(options.data)
     print_load()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Known, parse, parser, read_jsonl
+from common import Known, read_jsonl, script_options
 from epic_memory.encoders import default_encoder, embed
 from epic_memory.runtime.effects import Call, in_thread, run
 from epic_memory.steering import QuerySteering
@@ -100,7 +100,7 @@ def print_choices(store: Store, cases: Sequence[Case]) -> None:
 
 
 def main() -> None:
-    options = parse(parser(__doc__.splitlines()[0]))
+    options = script_options(__doc__, data=True)
     cases = cases_of(read_jsonl(options.data / "prefeval_mcq.jsonl"))
     encoder = Known(default_encoder())
     print(f"{encoder.name}, steering from {encoder.floor}")
