@@ -27,9 +27,9 @@ from epic_eval.experiments.scores import Scores
 from epic_eval.journal import Journal
 from epic_eval.judge import Judge
 from epic_eval.metrics import Nearness
-from epic_eval.options import Model, Questions, Slots, Stage, check_extra, names_in, say, show
+from epic_eval.options import Model, Questions, Stage, check_extra, names_in, say, show
 from epic_eval.report import Report, Table, Text, aligned
-from epic_eval.stages import Folder, accuracy_parts
+from epic_eval.stages import Folder, Slots, accuracy_parts
 from epic_memory import __version__
 from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError
