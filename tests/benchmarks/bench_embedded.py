@@ -119,8 +119,6 @@ def print_calibration(confidence: Array, kept: Array) -> list[Bin]:
 OWN = {
     "plain notes, looked at": "plain_b.jsonl",
     "plain notes, only run": "plain_c.jsonl",
-    "paraphrases, looked at": "answers_a/stances.jsonl",
-    "paraphrases, only run": "answers_b/stances.jsonl",
 }
 
 
