@@ -53,10 +53,8 @@ class EpicProcessorConfig:
         encoder, llm, settings: As for `EpicMemory`. They go to workers, so what is no name has to be one that can be
             pickled; or `llm` is a function without arguments that makes the model: `partial(lm_of, name, url=...)`.
             Of `Settings`, `chunker`, `keep_rate` and `coarse=False` are not supported.
-        concurrency: How many workers judge, or at least and at most how many.
+        concurrency: How many workers judge.
         batch_size: How many chunks are judged together, and at most again after a worker was killed.
-        num_cpus: How many processors a worker counts for. Default: 1, or less where workers would leave none to Ray for
-            reading and sorting.
 
     Raises:
         InvalidInputError: if one of them cannot be.
@@ -66,15 +64,12 @@ class EpicProcessorConfig:
     encoder: Encoder | str | None = None
     llm: Any = None
     settings: Settings = Settings()
-    concurrency: int | tuple[int, int] = 1
+    concurrency: int = 1
     batch_size: int = 1024
-    num_cpus: float | None = None
 
     def __post_init__(self) -> None:
         checked_k(self.batch_size, "batch_size")
-        least, most = self.workers
-        if not 1 <= least <= most:
-            raise InvalidInputError(f"concurrency must be a number, or the least and the most, not {self.concurrency}.")
+        checked_k(self.concurrency, "concurrency")
         if not isinstance(self.settings, Settings):
             raise InvalidInputError("settings must be Settings(...).")
         settings = self.settings
@@ -84,21 +79,13 @@ class EpicProcessorConfig:
                 " chunker, keep_rate, coarse and fine out of the settings."
             )
 
-    @property
-    def workers(self) -> tuple[int, int]:
-        """The least and the most number of workers."""
-        given = self.concurrency
-        least, most = given if isinstance(given, tuple) and len(given) == 2 else (given, given)
-        return checked_k(least, "concurrency"), checked_k(most, "concurrency")
-
     def pool(self) -> dict[str, Any]:
-        """Return the pool of workers as Ray takes it."""
+        """Return the pool of workers as Ray takes it; they leave a processor to Ray for reading and sorting."""
         import ray
 
-        least, most = self.workers
-        cpus = min(1.0, max(0.0, ray.cluster_resources().get("CPU", 1.0) - 1.0) / most)
-        strategy = ray_data().ActorPoolStrategy(min_size=least, max_size=most)
-        return {"compute": strategy, "num_cpus": cpus if self.num_cpus is None else self.num_cpus}
+        cpus = min(1.0, max(0.0, ray.cluster_resources().get("CPU", 1.0) - 1.0) / self.concurrency)
+        strategy = ray_data().ActorPoolStrategy(min_size=self.concurrency, max_size=self.concurrency)
+        return {"compute": strategy, "num_cpus": cpus}
 
     def people(self, only: Iterable[str] | None = None) -> People:
         """Read the people; with a language model this asks it once for each preference.
