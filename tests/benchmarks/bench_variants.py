@@ -62,7 +62,7 @@ def scores_of(data: Data, encoder: Encoder, folder: Path) -> Scores:
     retrieval = Retrieval(data, encoder, folder, say=say)
     try:
         retrieval.ask(ARMS)
-        return Scores(retrieval, ARMS, None)
+        return Scores(retrieval, ARMS)
     finally:
         retrieval.close()
 

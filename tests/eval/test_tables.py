@@ -25,7 +25,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 def measured(data: Data, preference: str, order: list[str], guidance: tuple[str, ...] = ()) -> dict[str, float]:
     passages = [{"id": item, "text": item, "guidance": guidance} for item in order[:5]]
     question = Question("What should I cook for dinner tonight?", preference)
-    return proxies(data, question, passages=passages, opening=(), order=order, nearness=None)
+    return proxies(data, question, passages=passages, opening=(), order=order)
 
 
 def test_choices_count_the_following_option_before_the_breaking_ones(data: Data) -> None:

@@ -22,7 +22,6 @@ from epic_eval.experiments.scores import Scores
 from epic_eval.experiments.streaming import stream
 from epic_eval.journal import Journal, Record
 from epic_eval.judge import Judge
-from epic_eval.metrics import Nearness
 from epic_eval.options import Model, Questions, Scenes, check_extra, say
 from epic_eval.papers import footnotes
 from epic_eval.report import Part, Table, Text
@@ -125,7 +124,7 @@ class Making(Questions):
         retrieval = Retrieval(data, self.arms_encoder, self.folder, k=self.k, lm=lm, say=say)
         with closing(retrieval):
             retrieval.ask(arms)
-            scores = Scores(retrieval, arms, None if judge_lm is not None else Nearness(self.arms_encoder))
+            scores = Scores(retrieval, arms)
             if lm is not None and judge_lm is not None and spec.judged:
                 asked_of = [(arm, *each) for arm in arms for each in retrieval.results(arm)]
                 shares, said = self._accuracies([record for _, _, record in asked_of], lm, judge_lm)

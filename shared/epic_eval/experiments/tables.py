@@ -32,19 +32,17 @@ def papers_tables(scores: Scores, taus: Scores | None, folder: Path) -> list[Par
     parts += [table9(scores)] if {"EPIC", "EPIC lm"} & set(scores.arms) else []
     parts += [table13(scores), *model_table(scores)]
     first = scores.data.datasets[0].name
-    for measure in ("choice", "coverage"):
-        points = {
-            arm: (size["total"], found.mean)
-            for arm in scores.arms
-            # An arm that finds nothing is no choice among those that do.
-            if arm not in ("none", "told")
-            and (found := scores.of(arm, first, measure))
-            and (size := scores.bytes(arm, first))
-        }
-        if points:
-            title = f"{first}: {measure} against MiB; dashed: what no smaller arm reaches"
-            path = folder / f"frontier_{measure}.svg"
-            parts.append(plot_frontier(points, path, ylabel=f"{measure} ({first})", title=title))
+    points = {
+        arm: (size["total"], found.mean)
+        for arm in scores.arms
+        # An arm that finds nothing is no choice among those that do.
+        if arm not in ("none", "told")
+        and (found := scores.of(arm, first, "choice"))
+        and (size := scores.bytes(arm, first))
+    }
+    if points:
+        title = f"{first}: choice against MiB; dashed: what no smaller arm reaches"
+        parts.append(plot_frontier(points, folder / "frontier_choice.svg", ylabel=f"choice ({first})", title=title))
     return [*parts, *footnotes()]
 
 
@@ -74,8 +72,8 @@ def table2(scores: Scores) -> list[Part]:
 
 
 def _proxy(scores: Scores, name: str) -> str:
-    """Return the measure of a set's questions: accuracy if a model judged, else choices, labels, or coverage."""
-    best = ("accuracy", "choice", "label", "coverage", "named")
+    """Return the measure of a set's questions: accuracy if a model judged, else choices, labels, or what is named."""
+    best = ("accuracy", "choice", "label", "named")
     return next((m for m in best if any(scores.values(a, name, m) for a in scores.arms)), "named")
 
 
