@@ -52,7 +52,7 @@ class Spec:
 _GRAPHS = ("graph", "graph+F*", "graph+C+F*", "EPIC+graph*")
 _ROWS = ("none", "BM25", "dense", "graph", "EPIC*", "EPIC signed*", "EPIC ours*")
 TABLES: dict[str, Spec] = {
-    "2": Spec(lambda scores: [*tables.table2(scores), tables.differences(scores), *footnotes()], _ROWS),
+    "2": Spec(lambda scores: [*tables.table2(scores), *footnotes()], _ROWS),
     "3": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
     "4": Spec(lambda scores: [tables.table4(scores)], ("dense", "C", "F*", "S", "C+F*", "EPIC*", "EPIC ours*")),
     "5": Spec(lambda scores: [tables.table5(scores)], tuple(arm.replace(" ", "* ") for arm in tables.TAU_ARMS)),
