@@ -144,7 +144,7 @@ def test_unknown_arms_and_missing_parts_are_told(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(InvalidInputError, match="no arm"):
         arm_of("nothing", default_encoder())
     with pytest.raises(InvalidInputError, match="--llm"):
-        arm_of("EPIC lm", default_encoder())
+        arm_of("HippoRAG 2", default_encoder())
     with pytest.raises(InvalidInputError, match="verifies nothing"):
         arm_of("dense lm", default_encoder(), lm=Scripted())
     monkeypatch.setitem(__import__("sys").modules, "bm25s", None)

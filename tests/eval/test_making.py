@@ -170,9 +170,13 @@ def test_tables_without_a_model_and_what_cannot_be_made(
     given = (str(folder), "--out", str(out), "--personas", "1", "--sets")
     done = epic("eval", "table", "2,14", *given, "PrefWiki")
     assert done.code == 0, done.err
-    assert "Table 2 by proxy: choice" in done.out and "Not run: NV-Embed-v2" in done.out
+    assert "Table 2 by proxy: choice" in done.out and "Without a model (--llm)" in done.out
+    assert "no HippoRAG 2, HippoRAG 2+F" in done.out
+    monkeypatch.setitem(sys.modules, "hipporag", None)
     with LMServer(lambda request: Reply(status=400, text="The model is broken.")) as server:
         model = ("--llm", f"openai:tiny@{server.base_url}")
+        run = ("eval", "run", *given, "PrefWiki", "--no-tau", "--arms", "HippoRAG 2+F", *model)
+        refused(epic(*run), "HippoRAG cannot be imported")
         failed = epic("eval", "table", "9", *given, "PrefWiki", *model)
         assert failed.code != 0
         assert "could not be judged" in failed.err and "Traceback" not in failed.err

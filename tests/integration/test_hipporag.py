@@ -16,13 +16,18 @@ import numpy as np
 import pytest
 from hipporag_real import Script, imported, instance
 
+from epic_eval import arm_of
+from epic_eval.asking import JournalledLM
+from epic_eval.journal import Journal
 from epic_graph.extraction import PhraseExtractor
 from epic_graph.hipporag import EpicHippoRAG
 from epic_memory import EpicMemory, Item, Settings
+from epic_memory.encoders import default_encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError, StoreError
-from epic_memory.types import Candidate, Decision, Verdict
+from epic_memory.types import Candidate, Decision, Stance, Verdict
 from helpers import Answering, KeepAll, UndecidedAll, keep, method, settled
 from lm_servers import LMServer, Reply
+from scripted import Own, answer_to, read_prompt
 
 imported()
 
@@ -623,3 +628,28 @@ def test_bad_input_is_named(make: Make) -> None:
     raw.embedding_model = None
     with pytest.raises(InvalidInputError, match="openie_mode='online'"):
         make.epic(hipporag=raw)
+
+
+@pytest.mark.parametrize(("name", "held"), [("HippoRAG 2", 4), ("EPIC+HippoRAG 2", 2)])
+def test_an_arm_of_the_evaluation_asks_any_language_model(tmp_path: Path, script: Script, name: str, held: int) -> None:
+    def answer(messages: Sequence[Any]) -> str:
+        if "to be judged under" in messages[-1].content:
+            soup = read_prompt(messages)
+            return answer_to(soup, lambda chunk, preference: Stance.SUPPORTS if "leeks" in chunk else None)
+        return str(script({"messages": [{"role": m.role, "content": m.content} for m in messages]}))
+
+    lm = JournalledLM(Own(answer), Journal(tmp_path / "asked.jsonl"))
+    arm = arm_of(name, default_encoder(), lm=lm)
+    (tmp_path / "arm").mkdir()
+    cost = arm.build([Item(text=text) for text in [*DOCS, WALL]], ["I love lentil soup with leeks."], tmp_path / "arm")
+    assert cost.held == held
+    asked = [sent.messages for sent in lm.sent]
+    verifying = sum("to be judged under" in messages[-1].content for messages in asked)
+    assert verifying == (name != "HippoRAG 2")  # the model that was given verifies
+    assert lm.take_cost().asked == len(asked) == 2 * held + verifying  # names, and facts
+    found = arm.retrieve("What does the soup need?", 3)
+    assert found.passages[0].text == SOUP
+    assert lm.take_cost().asked == 1  # which facts matter
+    folder = tmp_path / "arm"
+    assert arm.bytes()["total"] == sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    arm.close()

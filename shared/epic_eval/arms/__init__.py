@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from epic_eval.arms.base import Arm, BuildCost, CorpusEncoder, Nothing, Passage, Retrieved
+from epic_eval.arms.base import Arm, BaseArm, BuildCost, CorpusEncoder, Nothing, Passage, Retrieved
 from epic_eval.arms.dense import Dense
 from epic_eval.arms.epic import PAPER, PAPER_SEARCH, Epic, verified
+from epic_eval.arms.hippo import HippoRAG
 from epic_eval.arms.lexical import BM25
 from epic_eval.asking import JournalledLM
 from epic_memory import SearchOptions, Settings
@@ -18,14 +19,19 @@ from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
 
 Make = Callable[[str, Encoder], Arm]
+MakeWithModel = Callable[[str, Encoder, LanguageModel], Arm]
 
 
 def _ours(search: SearchOptions = PAPER_SEARCH, *, graph: bool = False, **settings: Any) -> Make:
     return lambda name, encoder: Epic(name, encoder, settings=replace(PAPER, **settings), search=search, graph=graph)
 
 
+def _hippo(**stages: Any) -> MakeWithModel:
+    return lambda name, encoder, lm: HippoRAG(name, encoder, lm, **stages)
+
+
 _UNFILTERED: dict[str, Any] = {"coarse": False, "fine": False}
-_ARMS: dict[str, Make] = {
+_WITHOUT_MODEL: dict[str, Make] = {
     "none": lambda name, encoder: Nothing(name),
     "told": lambda name, encoder: Nothing(name, tells=True),
     "BM25": lambda name, encoder: BM25(name),
@@ -45,11 +51,17 @@ _ARMS: dict[str, Make] = {
     "EPIC+graph": _ours(graph=True),
     "EPIC+graph signed": _ours(graph=True, steering="signed"),
 }
+_WITH_MODEL: dict[str, MakeWithModel] = {
+    "HippoRAG 2": _hippo(),  # its own package
+    "HippoRAG 2+F": _hippo(fine=True),
+    "HippoRAG 2+C+F": _hippo(coarse=True, fine=True),
+    "EPIC+HippoRAG 2": _hippo(coarse=True, fine=True, steering="paper"),
+}
 BY_MODEL = " lm"
 """Behind the name of an arm with fine verification: a language model verifies."""
-WITHOUT_MODEL: tuple[str, ...] = tuple(_ARMS)
-ARMS: tuple[str, ...] = (*WITHOUT_MODEL, "EPIC lm")
-"""All arms; `F lm`, `EPIC ours lm` and others are verified by a language model as `EPIC lm` is."""
+WITHOUT_MODEL: tuple[str, ...] = tuple(_WITHOUT_MODEL)
+ARMS: tuple[str, ...] = (*WITHOUT_MODEL, *_WITH_MODEL, "EPIC lm")
+"""All arms; those behind `EPIC+graph signed` need a language model, and `F lm`, `EPIC ours lm` and others likewise."""
 
 _VARIANT = re.compile(r"(?P<arm>.+) (?P<option>tau|budget)=(?P<value>\d+(\.\d+)?)")
 
@@ -57,7 +69,8 @@ _VARIANT = re.compile(r"(?P<arm>.+) (?P<option>tau|budget)=(?P<value>\d+(\.\d+)?
 def asks_model(name: str) -> bool:
     """Tell whether an arm asks a language model."""
     varied = _VARIANT.fullmatch(name)
-    return (name if varied is None else varied["arm"]).endswith(BY_MODEL)
+    base = name if varied is None else varied["arm"]
+    return base in _WITH_MODEL or base.endswith(BY_MODEL)
 
 
 def arm_of(name: str, encoder: Encoder, *, lm: LanguageModel | None = None) -> Arm:
@@ -81,18 +94,21 @@ def arm_of(name: str, encoder: Encoder, *, lm: LanguageModel | None = None) -> A
             changed: Any = {varied["option"]: value if varied["option"] == "tau" else round(value * 2**20)}
             arm.settings = replace(arm.settings, **changed)
             return arm
+    if name in _WITHOUT_MODEL:
+        return _WITHOUT_MODEL[name](name, encoder)
     base = name.removesuffix(BY_MODEL)
-    if base not in _ARMS:
+    if name not in _WITH_MODEL and (base == name or base not in _WITHOUT_MODEL):
         raise InvalidInputError(f"There is no arm {name!r}. Arms: {', '.join(ARMS)}.")
-    made = _ARMS[base](name, encoder)
-    if base == name:
-        return made
     if lm is None:
         raise InvalidInputError(f"The arm {name!r} asks a language model: say which with --llm.")
-    if not isinstance(made, Epic) or not made.settings.fine:
-        raise InvalidInputError(f"The arm {base!r} verifies nothing, so there is no {name!r}.")
-    made.settings = verified(made.settings, lm)
-    if isinstance(lm, JournalledLM):
+    if name in _WITH_MODEL:
+        made = _WITH_MODEL[name](name, encoder, lm)
+    else:
+        made = _WITHOUT_MODEL[base](name, encoder)
+        if not isinstance(made, Epic) or not made.settings.fine:
+            raise InvalidInputError(f"The arm {base!r} verifies nothing, so there is no {name!r}.")
+        made.settings = verified(made.settings, lm)
+    if isinstance(made, BaseArm) and isinstance(lm, JournalledLM):
         made.clock = lm.clock
     return made
 

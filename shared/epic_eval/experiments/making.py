@@ -13,7 +13,8 @@ from typer import Option
 
 from epic_eval.agreement import agreement, labelled_set
 from epic_eval.answering import CONTEXTS, Context
-from epic_eval.arms import BY_MODEL
+from epic_eval.arms import BY_MODEL, asks_model
+from epic_eval.arms.hippo import why_missing
 from epic_eval.asking import JournalledLM, answer_to, ask
 from epic_eval.datasets import SETS
 from epic_eval.experiments import tables
@@ -49,8 +50,9 @@ class Spec:
     judged: bool = True
 
 
+_HIPPO = ("HippoRAG 2", "HippoRAG 2+F", "HippoRAG 2+C+F", "EPIC+HippoRAG 2")
 _GRAPHS = ("graph", "graph+F*", "graph+C+F*", "EPIC+graph*")
-_ROWS = ("none", "BM25", "dense", "graph", "EPIC*", "EPIC signed*", "EPIC ours*")
+_ROWS = ("none", "BM25", "dense", "graph", _HIPPO[0], "EPIC*", "EPIC signed*", "EPIC ours*")
 TABLES: dict[str, Spec] = {
     "2": Spec(lambda scores: [*tables.table2(scores), *footnotes()], _ROWS),
     "3": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
@@ -61,13 +63,13 @@ TABLES: dict[str, Spec] = {
     "8": Spec(lambda scores: [tables.table8(scores)], _ROWS, SETS[:1], judged=False),
     "9": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
     "13": Spec(lambda scores: [tables.table13(scores, ["13"])], ("RaBitQ", "EPIC*"), SETS[:1]),
-    "14": Spec(lambda scores: [tables.table13(scores, ["14"])], _GRAPHS, SETS[:1]),
+    "14": Spec(lambda scores: [tables.table13(scores, ["14"])], (*_GRAPHS, *_HIPPO), SETS[:1]),
 }
 FIGURES = "figures"  # 4 and 6, which are made together
 NOT_RUN = (
     "Not run: NV-Embed-v2 (7.8 billion parameters; `--encoder sentence-transformers/nvidia/NV-Embed-v2` makes the row"
-    " `dense` of it), HippoRAG (`graph` is ours in its place), RAPTOR, Pref-QR, PBR, MemoryBank (Table 12) and BPR, and"
-    " the earlier version's tables (its rewriter is not part of this project)."
+    " `dense` of it), HippoRAG 1 (its package holds HippoRAG 2 only), RAPTOR, Pref-QR, PBR, MemoryBank (Table 12) and"
+    " BPR, and the earlier version's tables (its rewriter is not part of this project)."
 )
 
 
@@ -119,8 +121,7 @@ class Making(Questions):
         data = replace(self.contents, datasets=tuple(d for d in self.contents.datasets if d.name in spec.sets))
         if not data.datasets:
             raise InvalidInputError(f"Table {name} is about {', '.join(spec.sets)}: name it with --sets.")
-        arms = [arm.replace("*", "" if lm is None else BY_MODEL) for arm in spec.arms]
-        notes = [NOT_RUN] if spec.arms == _ROWS else []
+        arms, notes = _arms(spec, lm)
         retrieval = Retrieval(data, self.arms_encoder, self.folder, k=self.k, lm=lm, say=say)
         with closing(retrieval):
             retrieval.ask(arms)
@@ -162,6 +163,19 @@ class Making(Questions):
         )
         shares = [None if outcome is None else 100.0 * (outcome == "correct") for outcome in outcomes]
         return shares, [DEVIATIONS[1], note]
+
+
+def _arms(spec: Spec, lm: LanguageModel | None) -> tuple[list[str], list[str]]:
+    """Return a table's arms, and notes on those that are left out."""
+    arms = [arm.replace("*", "" if lm is None else BY_MODEL) for arm in spec.arms]
+    notes = [NOT_RUN] if len(arms) == len(_ROWS) else []
+    if lm is None and (writing := [arm for arm in arms if asks_model(arm)]):
+        notes.append(f"Without a model (--llm): no {', '.join(writing)}.")
+        arms = [arm for arm in arms if arm not in writing]
+    if (real := [arm for arm in arms if arm in _HIPPO]) and (reason := why_missing()):
+        notes.append(f"No {', '.join(real)}: {reason}")
+        arms = [arm for arm in arms if arm not in real]
+    return arms, notes
 
 
 def beside(made: Mapping[str, Sequence[Part]]) -> list[Part]:

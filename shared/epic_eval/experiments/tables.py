@@ -258,6 +258,10 @@ _OTHERS = (
     ("graph+F", "PrefWiki", "table14", "+ F"),
     ("graph+C+F", "PrefWiki", "table14", "+ CF"),
     ("EPIC+graph", "PrefWiki", "table14", "+ CFS"),
+    ("HippoRAG 2", "PrefWiki", "table14", "HippoRAG 2"),
+    ("HippoRAG 2+F", "PrefWiki", "table14", "+ F"),
+    ("HippoRAG 2+C+F", "PrefWiki", "table14", "+ CF"),
+    ("EPIC+HippoRAG 2", "PrefWiki", "table14", "+ CFS"),
 )
 
 
