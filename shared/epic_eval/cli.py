@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +28,7 @@ from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
 from epic_eval.journal import Journal
 from epic_eval.judge import Judge
+from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pairs
 from epic_eval.options import Model, Questions, Stage, check_extra, names_in, say, show
 from epic_eval.report import Report, Table, Text, aligned
 from epic_eval.stages import Folder, Slots, accuracy_parts
@@ -36,8 +39,10 @@ from epic_memory.errors import InvalidInputError
 
 def add_commands(app: Typer, command: Callable[..., Callable[[Callable[..., None]], object]]) -> None:
     """Add the commands to an app, by a decorator that knows groups of options."""
-    steps = (answer, judge, accuracy, export_prompts, import_answers)
-    for run in (run_arms, table, all_, *steps, own, prompts, make_corpus):
+    for run in (
+        *(run_arms, table, all_, answer, judge, accuracy, export_prompts, import_answers, own, prompts),
+        *(make_questions, make_preferences, make_personas, make_corpus),
+    ):
         command(app, "run" if run is run_arms else None)(run)
 
 
@@ -67,7 +72,7 @@ def run_arms(
     chosen, encoder = names_in(arms), encoder_of(questions.encoder)
     header = _header(data, questions.encoder, questions.k, questions.seed)
     tau_arms = [] if no_tau else list(tables.TAU_ARMS)
-    retrieval = Retrieval(data, encoder, out, k=questions.k, lm=model.lm(), say=say)
+    retrieval = Retrieval(data, encoder, out, k=questions.k, seed=questions.seed, lm=model.lm(), say=say)
     try:
         retrieval.ask([*chosen, *tau_arms])
         scores = Scores(retrieval, chosen)
@@ -105,11 +110,13 @@ def answer(slots: Slots, model: Model) -> None:
         show(str(ask(lm, [slot.request for slot in chosen], folder.answers)))
 
 
-def judge(slots: Slots, model: Model, answers_by: options.AnswersBy, scenes: options.Scenes = 40) -> None:
+def judge(
+    slots: Slots, model: Model, answers_by: options.AnswersBy, votes: options.Votes = 1, scenes: options.Scenes = 40
+) -> None:
     """Have a language model judge the answers, and our labelled ones."""
     lm = model.needed()
     with slots.opened(answers_by) as (folder, chosen):
-        judging = Judge(lm.name, folder.verdicts)
+        judging = Judge(lm.name, folder.verdicts, votes=votes)
         judgements = folder.judgements(chosen, plain_name(answers_by))
         show(str(judging.run(lm, [*judgements, *(each.judgement for each in labelled_set(scenes))])))
 
@@ -118,10 +125,11 @@ def accuracy(
     slots: Slots,
     answers_by: options.AnswersBy,
     judged_by: Annotated[str, Option(metavar="MODEL", help="whose verdicts")],
+    votes: options.Votes = 1,
 ) -> None:
     """Print the accuracies of answers that were judged, as Table 2, for each context mode."""
     with slots.opened(answers_by) as (folder, chosen):
-        judge = Judge(plain_name(judged_by), folder.verdicts)
+        judge = Judge(plain_name(judged_by), folder.verdicts, votes=votes)
         parts = accuracy_parts(folder, chosen, plain_name(answers_by), judge)
     _finish(Report("Preference following, answered and judged", parts), slots.out, "accuracy")
 
@@ -132,6 +140,7 @@ def export_prompts(
     model: options.Named,
     stage: Annotated[Stage, Option()] = "answers",
     answers_by: Annotated[str | None, Option(metavar="MODEL", help="for the stage judge: whose answers")] = None,
+    votes: options.Votes = 1,
     scenes: options.Scenes = 40,
 ) -> None:
     """Write what a model should answer as JSON lines, so that any model can answer elsewhere."""
@@ -144,7 +153,7 @@ def export_prompts(
                 raise InvalidInputError("--answers-by MODEL says whose answers are to be judged.")
             judgements = folder.judgements(chosen, plain_name(answers_by))
             judgements += [each.judgement for each in labelled_set(scenes)]
-            journal, requests = folder.verdicts, Judge(model, folder.verdicts).missing(judgements)
+            journal, requests = folder.verdicts, Judge(model, folder.verdicts, votes=votes).missing(judgements)
         count = export_requests(requests, model, journal, Path(file))
     show(f"{file}: {count} prompts")
     show('Answer each with a line {"key": ..., "answer": ...}.')
@@ -186,6 +195,54 @@ def prompts(
     _finish(Report("Prompts", [scored.table(said, notes)]), out, "prompts")
 
 
+@dataclass(kw_only=True)
+class MadeData(Model):
+    """Options of commands that have a model make data."""
+
+    source: Annotated[str, Argument(metavar="FILE", help="one text a line; for make-personas what the others wrote")]
+    to: Annotated[str, Argument(metavar="TO", help="the file to write; TO.journal keeps the model's answers")]
+
+    def maker(self) -> Maker:
+        """Return the maker."""
+        return Maker(self.needed(), Journal(f"{self.to}.journal"), say)
+
+    def lines(self) -> list[str]:
+        """Return the texts."""
+        try:
+            return [line.strip() for line in Path(self.source).read_text("utf-8").splitlines() if line.strip()]
+        except OSError as error:
+            raise InvalidInputError(f"{self.source} cannot be read: {error.strerror}.") from None
+
+    def write(self, made: Made) -> None:
+        """Write what was made."""
+        write_pairs(made.pairs, Path(self.to))
+        show(f"{self.to}: {len(made.pairs)} preferences with questions; {len(made.dropped)} dropped")
+
+
+def make_questions(making: MadeData) -> None:
+    """Have a model write questions for preferences."""
+    preferences = making.lines()
+    making.write(making.maker().questions(preferences))
+
+
+def make_preferences(
+    making: MadeData, conditions: Annotated[str, Option(help="which make a pair invalid")] = "1,2,3"
+) -> None:
+    """Have a model write preferences for questions."""
+    questions, chosen = making.lines(), [int(one) for one in names_in(conditions)]
+    if not set(chosen) <= set(CONDITIONS):
+        raise InvalidInputError(f"--conditions takes numbers out of {CONDITIONS}.")
+    making.write(making.maker().preferences(questions, conditions=chosen))
+
+
+def make_personas(making: MadeData, seed: options.Seed = 0) -> None:
+    """Draw personas whose preferences do not conflict, as a model sees it."""
+    pairs = read_pairs(Path(making.source))
+    made = making.maker().personas(pairs, seed=seed)
+    Path(making.to).write_text(json.dumps(made, ensure_ascii=False, indent=1), encoding="utf-8")
+    show(f"{making.to}: {len(made)} personas of {SIZE} preferences")
+
+
 def make_corpus(
     kind: Annotated[str, Argument(metavar="KIND", help=", ".join(SIZES))],
     to: Annotated[str, Argument(metavar="TO", help="the file to write, NAME_passages.jsonl in the data folder")],
@@ -206,6 +263,7 @@ def own(
     encoder: Annotated[str | None, Option(help="the memory's; default: the bundled one that made it")] = None,
     namespace: Annotated[str, Option(help="whose memory, in a file of several users")] = "default",
     k: options.K = 5,
+    votes: options.Votes = 1,
     agreement: Annotated[bool, Option("--agreement", help="also measure the judge, by our labelled answers")] = False,
 ) -> None:
     """Look at a memory of your own: what its questions find, what is never used, what answers follow."""
@@ -223,7 +281,7 @@ def own(
         found = look(opened, read_questions(questions, list(opened.preferences.aspects())), k)
     parts = found.parts()
     if lm is not None and out is not None:
-        parts += follow(found, lm, Path(out), measured=agreement)
+        parts += follow(found, lm, Path(out), votes=votes, measured=agreement)
     _finish(Report(f"Evaluation of {Path(memory).name}", parts), out, "own")
 
 

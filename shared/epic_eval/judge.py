@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from epic_eval.asking import Asking, Request, answer_to, ask
 from epic_eval.journal import Journal
 from epic_eval.metrics import Estimate, estimate
+from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel, Message
 from epic_memory.lm.answers import UnreadableAnswer, json_pieces, letters, said_in
 from epic_memory.lm.prompting import section
@@ -65,6 +66,7 @@ _RULES: dict[Check, str] = {
         ' do you usually like?" ' + _FORM
     ),
 }
+_AGAIN = "This is reading {number} of the same material. Judge it anew."
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class Judged:
     """Judgement of one answer.
 
     Attributes:
-        checks: What each check said; `hallucinate` is "no" where nothing was acknowledged.
+        checks: Each check's majority; "undecided" where there is none, and `hallucinate` "no" where nothing was
+            acknowledged.
         complete: Whether the judge was asked everything that the outcome depends on.
     """
 
@@ -85,13 +88,12 @@ class Judged:
         return outcome_of(self.checks)
 
 
-def outcome_of(checks: Mapping[Check, Says]) -> Outcome:
+def outcome(*, acknowledge: Says, hallucinate: Says, violate: Says, helpful: Says) -> Outcome:
     """Return what follows from the four checks.
 
     The papers' code counts a check that cannot be read as if nothing were wrong; here it stays undecided unless the
     others settle it.
     """
-    helpful, violate, acknowledge = checks["helpful"], checks["violate"], checks["acknowledge"]
     if helpful == "no":
         return "unhelpful"
     if violate == "no":
@@ -104,18 +106,25 @@ def outcome_of(checks: Mapping[Check, Says]) -> Outcome:
     if acknowledge == "no":
         return "preference_unaware"
     kinds: dict[Says, Outcome] = {"yes": "hallucinated", "no": "inconsistent", "undecided": "wrong"}
-    return kinds[checks["hallucinate"]]
+    return kinds[hallucinate]
 
 
-def check_request(check: Check, **fields: str) -> Request:
+def outcome_of(checks: Mapping[Check, Says]) -> Outcome:
+    """Return what follows from the four checks, by their names."""
+    return outcome(**{str(check): says for check, says in checks.items()})
+
+
+def check_request(check: Check, *, vote: int = 0, **fields: str) -> Request:
     """Return the prompt for a check.
 
     Args:
         check: Which.
+        vote: Which of several readings.
         **fields: What the check sees: `preference`, `question`, `answer`, `statement`.
     """
     shown = "\n\n".join(f"The {name}:\n{section(text, name)}" for name, text in fields.items())
-    messages = Message("system", _SYSTEM), Message("user", f"{shown}\n\n{_RULES[check]}")
+    again = f"\n\n{_AGAIN.format(number=vote + 1)}" if vote else ""
+    messages = Message("system", _SYSTEM), Message("user", f"{shown}\n\n{_RULES[check]}{again}")
     return Request(messages, MAX_TOKENS, _SCHEMAS["quote" if check == "acknowledge" else "reason"])
 
 
@@ -138,6 +147,15 @@ def read_check(text: str | None) -> tuple[Says, str]:
     return _SAYS.get(letters(said), "undecided"), ""
 
 
+def majority(votes: Sequence[Says]) -> Says:
+    """Return what more than half of the votes say, else "undecided"."""
+    decided: tuple[Says, ...] = ("yes", "no")
+    for says in decided:
+        if 2 * votes.count(says) > len(votes):
+            return says
+    return "undecided"
+
+
 @dataclass(frozen=True)
 class Judgement:
     """An answer to be judged."""
@@ -146,14 +164,17 @@ class Judgement:
     question: str
     answer: str
 
-    def requests(self) -> dict[Check, Request]:
-        """Return the requests that need no other one's answer: all checks but `hallucinate`."""
-        given = {"question": self.question, "answer": self.answer}
-        return {
-            "acknowledge": check_request("acknowledge", **given),
-            "violate": check_request("violate", preference=self.preference, **given),
-            "helpful": check_request("helpful", **given),
-        }
+    def requests(self, votes: int) -> Iterator[tuple[Check, Request]]:
+        """Yield the requests that need no other one's answer: all checks but `hallucinate`."""
+        for vote in range(votes):
+            yield "acknowledge", check_request("acknowledge", vote=vote, question=self.question, answer=self.answer)
+            yield (
+                "violate",
+                check_request(
+                    "violate", vote=vote, preference=self.preference, question=self.question, answer=self.answer
+                ),
+            )
+            yield "helpful", check_request("helpful", vote=vote, question=self.question, answer=self.answer)
 
 
 class Judge:
@@ -162,18 +183,26 @@ class Judge:
     Args:
         model: The model's name.
         journal: Holds its answers.
+        votes: How often each check is asked, an odd number; the papers ask once.
+
+    Raises:
+        InvalidInputError: for an even number of votes.
     """
 
-    def __init__(self, model: str, journal: Journal) -> None:
+    def __init__(self, model: str, journal: Journal, *, votes: int = 1) -> None:
+        if votes < 1 or votes % 2 == 0:
+            raise InvalidInputError(f"votes must be odd and at least 1, not {votes}.")
         self.model = model
         self.journal = journal
+        self.votes = votes
 
     def missing(self, judgements: Iterable[Judgement]) -> list[Request]:
         """Return the requests that can be asked now; `hallucinate` needs the quote of `acknowledge`."""
         wanted: dict[str, Request] = {}
         for judgement in judgements:
-            later = self._later(judgement)
-            for request in (*judgement.requests().values(), *([later] if later else [])):
+            requests = [request for _, request in judgement.requests(self.votes)]
+            requests += self._later(judgement)
+            for request in requests:
                 if request.key(self.model) not in self.journal:
                     wanted[request.digest] = request
         return list(wanted.values())
@@ -189,28 +218,38 @@ class Judge:
 
     def asked(self, judgement: Judgement) -> bool:
         """Return whether the judge has said anything of an answer."""
-        return any(request.key(self.model) in self.journal for request in judgement.requests().values())
+        return any(request.key(self.model) in self.journal for _, request in judgement.requests(self.votes))
 
     def judged(self, judgement: Judgement) -> Judged:
         """Return what was said of an answer."""
-        texts = {check: self._answer(request) for check, request in judgement.requests().items()}
-        checks: dict[Check, Says] = {check: read_check(text)[0] for check, text in texts.items()}
-        later = self._later(judgement)
-        quoted = None if later is None else self._answer(later)
+        complete = True
+        said: dict[Check, list[Says]] = {check: [] for check in CHECKS}
+        for check, request in judgement.requests(self.votes):
+            text = answer_to(request, self.model, self.journal)
+            complete = complete and text is not None
+            said[check].append(read_check(text)[0])
+        checks: dict[Check, Says] = {check: majority(votes) for check, votes in said.items()}
+        later = [answer_to(request, self.model, self.journal) for request in self._later(judgement)]
         either: tuple[Says, Says] = ("yes", "no")
         matters = len({outcome_of({**checks, "hallucinate": says}) for says in either}) > 1
-        complete = None not in texts.values() and not (matters and later is not None and quoted is None)
-        return Judged({**checks, "hallucinate": "no" if later is None else read_check(quoted)[0]}, complete)
+        complete = complete and not (matters and None in later)
+        checks["hallucinate"] = majority([read_check(text)[0] for text in later]) if later else "no"
+        return Judged(checks, complete)
 
-    def _later(self, judgement: Judgement) -> Request | None:
-        """Return the request of `hallucinate`, once something was acknowledged."""
-        says, quote = read_check(self._answer(judgement.requests()["acknowledge"]))
-        if says != "yes" or not quote.strip():
-            return None
-        return check_request("hallucinate", preference=judgement.preference, statement=quote)
-
-    def _answer(self, request: Request) -> str | None:
-        return answer_to(request, self.model, self.journal)
+    def _later(self, judgement: Judgement) -> list[Request]:
+        """Return the requests of `hallucinate`, once something was acknowledged."""
+        quotes, votes = [], []
+        for check, request in judgement.requests(self.votes):
+            if check == "acknowledge":
+                says, quote = read_check(answer_to(request, self.model, self.journal))
+                votes.append(says)
+                quotes += [quote] if says == "yes" and quote.strip() else []
+        if majority(votes) != "yes" or not quotes:
+            return []
+        return [
+            check_request("hallucinate", vote=vote, preference=judgement.preference, statement=quotes[0])
+            for vote in range(self.votes)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -161,19 +161,20 @@ def look(memory: EpicMemory, questions: Sequence[OwnQuestion], k: int = K) -> Ow
     return report
 
 
-def follow(report: OwnReport, lm: LanguageModel, folder: Path, *, measured: bool = False) -> list[Part]:
+def follow(report: OwnReport, lm: LanguageModel, folder: Path, *, votes: int = 1, measured: bool = False) -> list[Part]:
     """Have a model answer with and without the memory, and judge what it said; it goes on where it was left.
 
     Args:
         report: What the memory gave.
         lm: Answers and judges.
         folder: Holds `answers.jsonl` and `judged.jsonl`.
+        votes: How often each check is asked, odd.
         measured: Whether the judge also judges our 200 labelled answers, which takes some 700 calls.
     """
     ways = ("with the memory", "texts alone", "those it needs", "without it")
     rows, right = [], list[tuple[str, ...]]()
     with Journal(folder / "answers.jsonl") as answers, Journal(folder / "judged.jsonl") as verdicts:
-        judge = Judge(lm.name, verdicts)
+        judge = Judge(lm.name, verdicts, votes=votes)
         wanted = {way: [_request(found, way) for found in report.found] for way in ways}
         done = ask(lm, [request for requests in wanted.values() for request in requests], answers)
         judgements: dict[str, list[Judgement | None]] = {}

@@ -216,7 +216,7 @@ def accuracy_parts(folder: Folder, slots: Sequence[Slot], model: str, judge: Jud
     )
     return [
         Text(
-            f"Answers by {model}; judged by {judge.model}. Agreement of the judge with"
+            f"Answers by {model}; judged by {judge.model}, {judge.votes} vote(s) a check. Agreement of the judge with"
             f" {known} of our 200 labelled answers: {said or 'not measured, so read nothing into the figures'}."
         ),
         Table("Table 2: accuracy", header, tuple(figures)),

@@ -40,7 +40,7 @@ def test_every_question_is_asked_with_its_own_preference_at_every_count(data: Da
 
 def test_other_texts_of_the_same_ids_are_another_run(data: Data) -> None:
     changed = replace(data, corpus=tuple(Item(text=f"{item.text} Anew.", id=item.id) for item in data.corpus))
-    assert run_key(data, default_encoder()) != run_key(changed, default_encoder())
+    assert run_key(data, default_encoder(), 0) != run_key(changed, default_encoder(), 0)
 
 
 def test_drift_stays_within_its_limits_and_is_the_same_for_a_seed() -> None:

@@ -1,4 +1,4 @@
-"""Judge: the truth table, reading answers, order of the checks, and agreement."""
+"""Judge: the truth table, reading answers, votes, order of the checks, and agreement."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from epic_eval.agreement import Labelled, agreement, labelled_set
 from epic_eval.asking import ask
 from epic_eval.journal import Journal
-from epic_eval.judge import CHECKS, Judge, Judged, Judgement, accuracy, outcome_of, read_check
-from epic_memory.errors import LMUnavailableError
+from epic_eval.judge import CHECKS, Judge, Judged, Judgement, accuracy, majority, outcome, read_check
+from epic_memory.errors import InvalidInputError, LMUnavailableError
 from epic_memory.lm import Message
 from epic_memory.lm.client import RetryPolicy
 from scripted import Own
@@ -46,21 +46,26 @@ def judging(quote: str = "Since you hate trains", **says: str) -> Own:
 def test_the_truth_table_of_the_papers(
     acknowledge: Any, hallucinate: Any, violate: Any, helpful: Any, expected: str
 ) -> None:
-    assert outcome_of(dict(zip(CHECKS, (acknowledge, hallucinate, violate, helpful), strict=True))) == expected
+    found = outcome(acknowledge=acknowledge, hallucinate=hallucinate, violate=violate, helpful=helpful)
+    assert found == expected
 
 
 def test_what_is_undecided_is_settled_only_by_what_cannot_change_it() -> None:
     kinds = ("yes", "no", "undecided")
-    for says in itertools.product(kinds, repeat=4):
-        settled = itertools.product(*((each,) if each != "undecided" else ("yes", "no") for each in says))
-        possible = {outcome_of(dict(zip(CHECKS, each, strict=True))) for each in settled}  # type: ignore[arg-type]
-        found = outcome_of(dict(zip(CHECKS, says, strict=True)))  # type: ignore[arg-type]
+    for a, b, c, d in itertools.product(kinds, repeat=4):
+        possible = {
+            outcome(acknowledge=w, hallucinate=x, violate=y, helpful=z)  # type: ignore[arg-type]
+            for w, x, y, z in itertools.product(
+                *((each,) if each != "undecided" else ("yes", "no") for each in (a, b, c, d))
+            )
+        }
+        found = outcome(acknowledge=a, hallucinate=b, violate=c, helpful=d)  # type: ignore[arg-type]
         if found == "undecided":
             assert {"correct"} < possible
         elif found == "wrong":
             assert len(possible) > 1 and "correct" not in possible
         elif found == "unhelpful":
-            assert says[-1] == "no"
+            assert d == "no"
         else:
             assert possible == {found}
 
@@ -70,17 +75,25 @@ def test_a_decision_is_read_from_what_the_judge_says_itself(text: str | None, sa
     assert read_check(text)[0] == says
 
 
-def test_a_hallucination_is_asked_after_its_quote_is_there(tmp_path: Path) -> None:
+def test_votes() -> None:
+    assert majority(["yes", "no", "yes"]) == "yes"
+    assert majority(["yes", "no", "undecided"]) == "undecided"
+    with pytest.raises(InvalidInputError, match="odd"):
+        Judge("judge", None, votes=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("votes", [1, 3])
+def test_a_hallucination_is_asked_after_its_quote_is_there(tmp_path: Path, votes: int) -> None:
     lm = judging()
     with Journal(tmp_path / "judged.jsonl") as journal:
-        judge = Judge("judge", journal)
-        assert str(judge.run(lm, [ANSWER, ANSWER])).startswith("4 asked")
-        assert check_of(lm.sent[-1].messages) == "hallucinate"
+        judge = Judge("judge", journal, votes=votes)
+        assert str(judge.run(lm, [ANSWER, ANSWER])).startswith(f"{4 * votes} asked")
+        assert [check_of(sent.messages) for sent in lm.sent][-votes:] == ["hallucinate"] * votes
         assert "Since you hate trains" in lm.sent[-1].messages[-1].content
         assert judge.judged(ANSWER).outcome == "hallucinated"
         # Asked once: a second run finds everything in the journal.
         judge.run(lm, [ANSWER])
-        assert len(lm.sent) == 4
+        assert len(lm.sent) == 4 * votes
 
 
 @pytest.mark.parametrize("violate", ["yes", "no"])
@@ -170,7 +183,7 @@ def _in(part: str, text: str) -> bool:
 def test_agreement_is_whole_for_a_judge_that_knows_and_chance_for_one_that_does_not(tmp_path: Path) -> None:
     labelled = labelled_set()
     assert len(labelled) == 200
-    assert sorted({outcome_of(each.checks) for each in labelled}) == sorted(  # balanced over the five outcomes
+    assert sorted({outcome(**each.checks) for each in labelled}) == sorted(  # balanced over the five outcomes
         ["correct", "unhelpful", "inconsistent", "hallucinated", "preference_unaware"]
     )
     few = labelled[:10]

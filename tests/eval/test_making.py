@@ -35,12 +35,14 @@ def scripted(request: Json, seconds: float = 0.0) -> Reply:
         return Reply(text=scripted_verdict(messages))
     if (preference := preference_read(messages)) is not None:
         return Reply(text=aspects_for(preference), delay=seconds)
+    if system.startswith(("You prepare", "Summarise", "These are")):
+        return Reply(text="Quiet places, trains and vegan food.", delay=seconds)
     asked = read_prompt(messages)
     return Reply(text=answer_to(asked, lambda chunk, p: Stance.SUPPORTS if p[-6:-1] in chunk else None), delay=seconds)
 
 
 def folder_of(tmp_path: Path) -> Path:
-    """The tiny data with a third set, which Table 13 is not about."""
+    """The tiny data with a third set, which Table 12 is about."""
     made = tiny_data(tmp_path / "data", personas=1)
     (made / "personas" / "PrefEval.json").write_bytes((made / "personas" / "PrefWiki.json").read_bytes())
     return made
@@ -97,7 +99,9 @@ def test_all_tables_are_made_by_one_command_killed_and_taken_up(tmp_path: Path, 
         assert len(records) == len(log)
         assert sum(record["seconds"] for record in records) == pytest.approx(sum(log.values()), rel=0.05)
         calls = tables_in(made["8"])["Calls of openai:tiny, all personas"]
-        assert float(calls["EPIC lm, built"][4]) > 0.4
+        summaries = [taken for prompt, taken in log.items() if "Summarise" in prompt][:3]
+        assert calls["raptor-lite lm, built"][0] == "3"
+        assert float(calls["raptor-lite lm, built"][4]) > sum(summaries) > 1.2
         # Made again, nothing is asked and every figure is the same.
         count = len(server.served)
         assert epic("eval", "table", "8", *given[2:]).code == 0
@@ -156,10 +160,10 @@ def test_what_a_model_leaves_empty_is_asked_again_by_the_next_run(
 
 
 def test_all_are_those_of_the_sets_that_are_there(tmp_path: Path, epic: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("epic_eval.cli.TABLES", {name: TABLES[name] for name in ("13",)})
+    monkeypatch.setattr("epic_eval.cli.TABLES", {name: TABLES[name] for name in ("12",)})
     out = tmp_path / "out"
-    done = epic("eval", "all", str(folder_of(tmp_path)), "--out", str(out), "--sets", "PrefEval", *FEW[:2])
-    assert done.code == 0 and "not made: 13" in done.err
+    done = epic("eval", "all", str(folder_of(tmp_path)), "--out", str(out), "--sets", "PrefWiki", *FEW[:2])
+    assert done.code == 0 and "not made: 12" in done.err
     assert sorted(each.name for each in out.glob("table_*.md")) == ["table_figures.md"]
 
 

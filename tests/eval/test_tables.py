@@ -92,7 +92,7 @@ def test_tier_0_runs_every_arm_and_threshold(tmp_path: Path, epic: Epic) -> None
     done = epic("eval", "run", str(folder), "--sets", "PrefWiki,PrefRQ", "--out", str(out))
     assert done.code == 0, done.err
     assert "Table 5" in done.out and "tau 0.3" in done.out
-    assert "EPIC+graph (+ CFS)" in done.out and "RaBitQ" in done.out
+    assert "EPIC+graph (+ CFS)" in done.out and "raptor-lite" in done.out
 
 
 def test_the_core_says_which_extra_is_missing() -> None:

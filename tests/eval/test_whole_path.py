@@ -143,8 +143,12 @@ def test_arms_that_ask_a_model_are_taken_up_without_asking_twice(tmp_path: Path)
     data = read_data(tiny_data(tmp_path / "data"), sets=("PrefWiki",))
     verifier = Scripted()
 
-    lm = Stopping(lambda messages: verifier.complete(messages).text, "writer", 3)
-    stops, arms = 0, ("F lm", "EPIC lm")
+    def answer(messages: Sequence[Message]) -> str:
+        writes = messages[0].content.startswith(("You prepare", "Summarise", "These are"))
+        return "A text about bridges." if writes else verifier.complete(messages).text
+
+    lm = Stopping(answer, "writer", 3)
+    stops, arms = 0, ("Pref-QR-lite", "MemoryBank-lite lm", "EPIC lm")
     while True:
         retrieval = Retrieval(data, default_encoder(), tmp_path / "out", lm=lm)
         try:

@@ -24,7 +24,7 @@ class Passage(NamedTuple):
     """A retrieved text.
 
     Attributes:
-        id: The item's id.
+        id: The item's id; that of a summary begins with "summary-".
         text: Its text.
         guidance: How to use it for this user, a line for each preference; empty for an arm that says nothing.
     """
@@ -180,6 +180,39 @@ class Nothing(BaseArm):
         """Return the bytes of the preferences, if they are told."""
         size = sum(len(text.encode()) + 1 for text in self.preferences) if self.tells else 0
         return {"preferences": size, "total": size}
+
+
+class Within:
+    """An arm that holds only the newest passages, as many as fit into a number of bytes.
+
+    The corpus comes in random order, so this is a random sample, too.
+
+    Args:
+        name: As tables show it.
+        arm: One that holds what it is given.
+        budget: Bytes that its state does not exceed.
+    """
+
+    def __init__(self, name: str, arm: Arm, budget: int) -> None:
+        self.name = name
+        self.arm = arm
+        self.budget = budget
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.arm, name)
+
+    def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
+        """Build with ever fewer passages until the state fits."""
+        held = len(corpus)
+        while True:
+            cost = self.arm.build(corpus[len(corpus) - held :], preferences, folder)
+            size = self.arm.bytes()["total"]
+            if size <= self.budget or held <= 1:
+                return cost
+            self.arm.close()
+            for path in folder.iterdir():
+                path.unlink()
+            held = max(1, min(held - 1, int(held * self.budget / size * 0.99)))
 
 
 def write_documents(folder: Path, items: Iterable[Item]) -> int:

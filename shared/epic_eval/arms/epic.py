@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from epic_eval.arms.base import BaseArm, BuildCost, Passage, Retrieved, build_cost
 from epic_graph import GraphMemory
@@ -14,7 +14,7 @@ from epic_memory.context import those_that_matter
 from epic_memory.encoders import Encoder, embed
 from epic_memory.lm import LanguageModel
 
-PAPER = Settings(steering="paper", reserve=0, expansions="off", aspects="parser", coarse_recall=None)
+PAPER = Settings(reserve=0, expansions="off", aspects="parser", coarse_recall=None)
 """Settings of a memory that holds nothing but what was kept, and knows of a preference nothing but its text."""
 PAPER_SEARCH = replace(SearchOptions.paper(), steering=None)
 """The paper's search, steered as the memory is."""
@@ -26,11 +26,13 @@ class Epic(BaseArm):
     Args:
         name: As tables show it.
         encoder: Encodes everything.
-        settings: Of the memory. One that filters by no preferences is built once, and a persona's preferences are added
-            to it before questions are asked, if they steer.
-        search: Of each search.
-        graph: Whether it is a `GraphMemory`.
+        kind: "memory", or "graph" for a `GraphMemory`.
+        personal: False for a memory that filters by no preferences; it is built once, and a persona's preferences are
+            added to it before questions are asked, if `steers`.
+        steers: Whether preferences steer the questions.
         opens: Whether a context opens with the preferences that matter to the question.
+        settings: Of the memory.
+        search: Of each search.
     """
 
     def __init__(
@@ -38,22 +40,25 @@ class Epic(BaseArm):
         name: str,
         encoder: Encoder,
         *,
-        settings: Settings,
-        search: SearchOptions,
-        graph: bool = False,
+        kind: Literal["memory", "graph"] = "memory",
+        personal: bool = True,
+        steers: bool = True,
         opens: bool = False,
+        settings: Settings = PAPER,
+        search: SearchOptions = PAPER_SEARCH,
     ) -> None:
         self.name = name
         self.encoder = encoder
-        self.graph = graph
-        self.personal = settings.coarse or settings.fine
+        self.kind = kind
+        self.personal = personal
+        self.steers = steers
         self.opens = opens
         self.settings = settings
-        self.search = replace(search, keys="both") if graph else search
+        self.search = replace(search, keys="both") if kind == "graph" else search
 
     def build(self, corpus: Sequence[Item], preferences: Sequence[str], folder: Path) -> BuildCost:
         """Offer the corpus to a new memory in the folder."""
-        make: Any = GraphMemory if self.graph else EpicMemory
+        make: Any = GraphMemory if self.kind == "graph" else EpicMemory
         started = self.clock()
         self._memory: Any = make.open(
             folder / "memory.epic",
@@ -63,19 +68,20 @@ class Epic(BaseArm):
         )
         self._told: tuple[str, ...] = tuple(preferences) if self.personal else ()
         made = self._memory.add(corpus)
-        report = made.memory if self.graph else made
+        report = made.memory if self.kind == "graph" else made
         cost = build_cost(report, self.clock() - started, self._epic.stats().counts["items"])
-        self.prefer(preferences)
+        if not self.personal and self.steers:
+            self.prefer(preferences)
         return cost
 
     @property
     def _epic(self) -> EpicMemory:
-        memory: EpicMemory = self._memory.memory if self.graph else self._memory
+        memory: EpicMemory = self._memory.memory if self.kind == "graph" else self._memory
         return memory
 
     def prefer(self, preferences: Sequence[str]) -> None:
         """Exchange the preferences of a memory that was built without any."""
-        if not self.personal and self.settings.steering != "off":
+        if not self.personal and self.steers:
             self.update((), preferences)
 
     def update(self, items: Sequence[Item], preferences: Sequence[str]) -> None:

@@ -14,13 +14,12 @@ import numpy as np
 
 from epic_eval.arms.base import BaseArm, BuildCost, Passage, Retrieved, Vectors, build_cost
 from epic_eval.arms.epic import PAPER, verified
+from epic_eval.arms.writing import Writer
 from epic_graph.hipporag import EpicHippoRAG
 from epic_memory import EpicMemory, Item
 from epic_memory.encoders import Encoder, embed
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel, Message
-from epic_memory.lm.client import Complete, RetryPolicy, StructuredClient
-from epic_memory.types import Usage
 from epic_memory.types.modes import Mode
 
 
@@ -84,20 +83,14 @@ class HippoRAG(BaseArm):
         self._rag.memory.close()
 
 
-class _Model:
-    """A language model as HippoRAG asks its own; failing calls are tried again."""
+class _Model(Writer):
+    """A language model as HippoRAG asks its own."""
 
     llm_config = None
 
-    def __init__(self, lm: LanguageModel) -> None:
-        self._lm = lm
-        self._client = StructuredClient(lm, RetryPolicy())
-
     def infer(self, messages: Sequence[dict[str, Any]], **options: Any) -> tuple[str, dict[str, Any], bool]:
         """Return an answer, what is known of it, and that it is from no cache."""
-        given = [Message(m["role"], m["content"]) for m in messages]
-        asked = Complete(lm=self._lm, messages=given, max_tokens=2_048)
-        (answer,) = self._client.stream(lambda complete: self._client.answer(complete, Usage()), [asked])
+        (answer,) = self.complete([[Message(m["role"], m["content"]) for m in messages]], 2_048)
         counts = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
         return answer.text, {**counts, "finish_reason": "length" if answer.cut else "stop"}, False
 

@@ -23,7 +23,7 @@ from epic_eval.experiments.scores import Scores
 from epic_eval.experiments.streaming import stream
 from epic_eval.journal import Journal, Record
 from epic_eval.judge import Judge
-from epic_eval.options import Model, Questions, Scenes, check_extra, say
+from epic_eval.options import Model, Questions, Scenes, Votes, check_extra, say
 from epic_eval.papers import footnotes
 from epic_eval.report import Part, Table, Text
 from epic_eval.stages import DEVIATIONS, Slot
@@ -52,7 +52,8 @@ class Spec:
 
 _HIPPO = ("HippoRAG 2", "HippoRAG 2+F", "HippoRAG 2+C+F", "EPIC+HippoRAG 2")
 _GRAPHS = ("graph", "graph+F*", "graph+C+F*", "EPIC+graph*")
-_ROWS = ("none", "BM25", "dense", "graph", _HIPPO[0], "EPIC*", "EPIC signed*", "EPIC ours*")
+_WRITTEN = ("append-lite", "Pref-QR-lite", "PBR-lite")
+_ROWS = ("none", "BM25", "dense", "raptor-lite*", "graph", _HIPPO[0], *_WRITTEN, "EPIC*", "EPIC signed*", "EPIC ours*")
 TABLES: dict[str, Spec] = {
     "2": Spec(lambda scores: [*tables.table2(scores), *footnotes()], _ROWS),
     "3": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
@@ -62,14 +63,16 @@ TABLES: dict[str, Spec] = {
     "7": Spec(lambda scores: [tables.table7(scores)], _ROWS, judged=False),
     "8": Spec(lambda scores: [tables.table8(scores)], _ROWS, SETS[:1], judged=False),
     "9": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
-    "13": Spec(lambda scores: [tables.table13(scores, ["13"])], ("RaBitQ", "EPIC*"), SETS[:1]),
-    "14": Spec(lambda scores: [tables.table13(scores, ["14"])], (*_GRAPHS, *_HIPPO), SETS[:1]),
+    "12": Spec(lambda scores: [tables.table12(scores, ["12"])], ("MemoryBank-lite*", "EPIC*"), ("PrefEval",)),
+    "13": Spec(lambda scores: [tables.table12(scores, ["13"])], ("BPR-lite", "RaBitQ", "EPIC*"), ("PrefWiki",)),
+    "14": Spec(lambda scores: [tables.table12(scores, ["14"])], (*_GRAPHS, *_HIPPO), ("PrefWiki",)),
 }
 FIGURES = "figures"  # 4 and 6, which are made together
 NOT_RUN = (
     "Not run: NV-Embed-v2 (7.8 billion parameters; `--encoder sentence-transformers/nvidia/NV-Embed-v2` makes the row"
-    " `dense` of it), HippoRAG 1 (its package holds HippoRAG 2 only), RAPTOR, Pref-QR, PBR, MemoryBank (Table 12) and"
-    " BPR, and the earlier version's tables (its rewriter is not part of this project)."
+    " `dense` of it), HippoRAG 1 (its package holds HippoRAG 2 only), and the earlier version's tables (its rewriter is"
+    " not part of this project). Names in -lite are ours in the place of the papers': k-means in two levels for"
+    " RAPTOR's mixtures and recursion, prompts of ours for Pref-QR and PBR, no learnt hash for BPR."
 )
 
 
@@ -82,6 +85,7 @@ class Making(Questions):
     ] = None
     judge: Annotated[str | None, Option(metavar="MODEL", help="judges; without it no figure is an accuracy")] = None
     concurrency: Annotated[int | None, Option(metavar="N", help="calls at the same time (default 1)")] = None
+    votes: Votes = 1
     scenes: Scenes = 40
     mode: Annotated[str, Option(help=f"what of a context is shown: {', '.join(CONTEXTS)}")] = "guided"
     words: Annotated[int | None, Option(metavar="N", help="ask for answers of at most N words")] = None
@@ -122,7 +126,7 @@ class Making(Questions):
         if not data.datasets:
             raise InvalidInputError(f"Table {name} is about {', '.join(spec.sets)}: name it with --sets.")
         arms, notes = _arms(spec, lm)
-        retrieval = Retrieval(data, self.arms_encoder, self.folder, k=self.k, lm=lm, say=say)
+        retrieval = Retrieval(data, self.arms_encoder, self.folder, k=self.k, seed=self.seed, lm=lm, say=say)
         with closing(retrieval):
             retrieval.ask(arms)
             scores = Scores(retrieval, arms)
@@ -144,7 +148,7 @@ class Making(Questions):
             answering = ask(lm, [slot.request for slot in slots], answers)
             say(f"answers by {lm.name}: {answering}")
             texts = [answer_to(slot.request, lm.name, answers) or "" for slot in slots]
-            judge = Judge(judge_lm.name, verdicts)
+            judge = Judge(judge_lm.name, verdicts, votes=self.votes)
             judgements = [slot.judgement(text) for slot, text in zip(slots, texts, strict=True)]
             known = [judgement for judgement in judgements if judgement.answer.strip()]
             judging = judge.run(judge_lm, [*known, *(each.judgement for each in labelled_set(self.scenes))])
@@ -156,7 +160,7 @@ class Making(Questions):
             reasons = {**answering.failures, **judging.failures}
             raise LMError(f"No answer was judged: {next(iter(reasons), 'all are empty')}. Run it again to go on.")
         note = (
-            f"Answers by {lm.name}, context mode {self.mode}; judged by {judge_lm.name}."
+            f"Answers by {lm.name}, context mode {self.mode}; judged by {judge_lm.name}, {self.votes} vote(s) a check."
             f" Of {len(slots)} answers {outcomes.count(None)} failed, and are left out, and"
             f" {outcomes.count('undecided')} are undecided, and count as wrong. Agreement of the judge with our"
             f" labelled answers: {trusted or 'not measured (--scenes)'}."

@@ -59,9 +59,9 @@ def record_of(question: Question, preferences: Sequence[str], found: Retrieved) 
     }
 
 
-def run_key(data: Data, encoder: Encoder, k: int = K) -> str:
+def run_key(data: Data, encoder: Encoder, seed: int, k: int = K) -> str:
     """Return the digest of everything that retrieval depends on, besides question, arm and model."""
-    return key_of([(item.id, item.text) for item in data.corpus], encoder.name, encoder.fingerprint, k)
+    return key_of([(item.id, item.text) for item in data.corpus], encoder.name, encoder.fingerprint, seed, k)
 
 
 class Retrieval:
@@ -73,6 +73,7 @@ class Retrieval:
         folder: Holds `retrieved.jsonl`, `built.jsonl`, a model's answers to arms (`asked.jsonl`), and what each run is
             (`runs.jsonl`). Runs with other settings lie side by side.
         k: How many passages a context has.
+        seed: Of whatever arms draw.
         lm: For arms that ask a language model.
         say: Is told how far it is.
     """
@@ -84,17 +85,19 @@ class Retrieval:
         folder: str | Path,
         *,
         k: int = K,
+        seed: int = 0,
         lm: LanguageModel | None = None,
         say: Say = lambda line: None,
     ) -> None:
         self.data = data
         self.folder = Path(folder)
         self.k = k
+        self.seed = seed
         self.lm = None if lm is None else JournalledLM(lm, Journal(self.folder / "asked.jsonl"))
         self.say = say
-        self.run = run_key(data, encoder, k)
+        self.run = run_key(data, encoder, seed, k)
         with Journal(self.folder / "runs.jsonl") as runs:
-            about = f"{len(data.corpus)} passages, encoder {encoder.name}, k {k}"
+            about = f"{len(data.corpus)} passages, encoder {encoder.name}, k {k}, seed {seed}"
             runs.add(self.run, {"run": self.run, "about": about})
         self.retrieved = Journal(self.folder / "retrieved.jsonl")
         self.built = Journal(self.folder / "built.jsonl")
@@ -128,7 +131,7 @@ class Retrieval:
         by_persona: dict[tuple[str, ...], list[Asked]] = {}
         for asked in missing:
             by_persona.setdefault(asked.preferences, []).append(asked)
-        arm = arm_of(name, self.encoder, lm=self.lm)
+        arm = arm_of(name, self.encoder, seed=self.seed, lm=self.lm)
         with ExitStack() as built:
             for number, (preferences, asking) in enumerate(by_persona.items()):
                 if number == 0 or arm.personal:

@@ -147,7 +147,7 @@ def _one(
     trace = drift(persona.preferences, len(points), seed + persona.index)
     came: dict[str, int] = {}
     since: dict[str, int] = {}
-    arms = {store: arm_of(store, encoder, lm=lm) for store in stores}
+    arms = {store: arm_of(store, encoder, seed=seed, lm=lm) for store in stores}
     clock = time.perf_counter if lm is None else lm.clock
     start = 0
     with tempfile.TemporaryDirectory() as root:

@@ -28,7 +28,7 @@ def papers_tables(scores: Scores, taus: Scores | None, folder: Path) -> list[Par
     parts += [] if taus is None else [table5(taus)]
     parts += [table6(scores), table7(scores), table8(scores)]
     parts += [table9(scores)] if {"EPIC", "EPIC lm"} & set(scores.arms) else []
-    parts += [table13(scores), *model_table(scores)]
+    parts += [table12(scores), *model_table(scores)]
     first = scores.data.datasets[0].name
     points = {
         arm: (size["total"], found.mean)
@@ -252,6 +252,9 @@ def table9(scores: Scores) -> Table:
 
 
 _OTHERS = (
+    ("MemoryBank-lite", "PrefEval", "table12", "MemoryBank"),
+    ("EPIC", "PrefEval", "table12", "EPIC"),
+    ("BPR-lite", "PrefWiki", "table13", "BPR"),
     ("RaBitQ", "PrefWiki", "table13", "RaBitQ"),
     ("EPIC", "PrefWiki", "table13", "EPIC"),
     ("graph", "PrefWiki", "table14", "HippoRAG 2"),
@@ -265,8 +268,8 @@ _OTHERS = (
 )
 
 
-def table13(scores: Scores, numbers: Sequence[str] = ("13", "14")) -> Table:
-    """Build Tables 13 and 14: accuracy or proxy / indexing s / ms a query / MB, the papers' beside it."""
+def table12(scores: Scores, numbers: Sequence[str] = ("12", "13", "14")) -> Table:
+    """Build Tables 12 to 14: accuracy or proxy / indexing s / ms a query / MB, the papers' beside it."""
     sets = [dataset.name for dataset in scores.data.datasets]
     rows = []
     for arm, (_, name, table, theirs) in [(a, row) for row in _OTHERS for a in scores.arms if base_name(a) == row[0]]:
@@ -280,7 +283,7 @@ def table13(scores: Scores, numbers: Sequence[str] = ("13", "14")) -> Table:
         rows.append((f"{arm} ({theirs})", name, table.removeprefix("table"), ours, shown))
     measure = "accuracy" if scores.knows("accuracy") else "proxy"
     header = ("arm (theirs)", "set", "table", f"{measure} / s / ms / MB", "paper: % / s / ms / MB")
-    title = "Tables 13 and 14: binary codes, graphs" if len(numbers) > 1 else f"Table {numbers[0]}"
+    title = "Tables 12 to 14: MemoryBank, binary codes, graphs" if len(numbers) > 1 else f"Table {numbers[0]}"
     return Table(title, header, tuple(rows), replays(scores))
 
 
