@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from epic_eval.asking import Request
@@ -23,52 +23,28 @@ _SYSTEM = (
 )
 
 
-def answer_request(
-    question: str,
-    passages: Sequence[Mapping[str, Any]],
-    mode: Context,
-    *,
-    opening: Sequence[str] = (),
-    preferences: Sequence[str] = (),
-    words: int | None = None,
-    max_tokens: int = MAX_TOKENS,
+def request_of(
+    record: Mapping[str, Any], mode: Context, *, words: int | None = None, max_tokens: int = MAX_TOKENS
 ) -> Request:
     """Return the prompt for one answer.
 
     Args:
-        question: What is asked.
-        passages: With `text` and `guidance`.
+        record: A line of `retrieved.jsonl`: the `question`; `passages` with `text` and `guidance`; the `opening`, which
+            are the preferences that the arm puts first, shown if guided; all `preferences`, shown if told.
         mode: What is shown of them.
-        opening: The preferences that the arm puts first; shown if guided.
-        preferences: All of the user's; shown if told.
         words: How long the answer is asked to be at most; the papers do not say.
         max_tokens: Of the answer.
     """
     parts = []
-    shown = {"content": (), "guided": opening, "told": preferences}[mode]
+    shown = {"content": (), "guided": record["opening"], "told": record["preferences"]}[mode]
     if shown:
         parts.append("The user's preferences:\n" + "\n".join(f"- {one_line(each)}" for each in shown))
-    for number, passage in enumerate(passages, start=1):
+    for number, passage in enumerate(record["passages"], start=1):
         lines = [f"Text {number}:"]
         if mode == "guided" and passage["guidance"]:
             lines += [f"How to use it: {one_line(line)}" for line in passage["guidance"]]
         parts.append("\n".join([*lines, section(passage["text"], "text")]))
-    parts.append(f"The question:\n{section(question, 'question')}")
+    parts.append(f"The question:\n{section(record['question'], 'question')}")
     if words is not None:
         parts.append(f"Answer in at most {words} words.")
     return Request((Message("system", _SYSTEM), Message("user", "\n\n".join(parts))), max_tokens)
-
-
-def request_of(
-    record: Mapping[str, Any], mode: Context, *, words: int | None = None, max_tokens: int = MAX_TOKENS
-) -> Request:
-    """Return the prompt for a line of `retrieved.jsonl`."""
-    return answer_request(
-        record["question"],
-        record["passages"],
-        mode,
-        opening=record["opening"],
-        preferences=record["preferences"],
-        words=words,
-        max_tokens=max_tokens,
-    )

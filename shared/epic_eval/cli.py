@@ -29,10 +29,9 @@ from epic_eval.experiments.scores import Scores
 from epic_eval.journal import Journal
 from epic_eval.judge import Judge
 from epic_eval.makers import CONDITIONS, SIZE, Made, Maker, read_pairs, write_pairs
-from epic_eval.metrics import Nearness
-from epic_eval.options import Model, Questions, Slots, Stage, check_extra, names_in, say, show
+from epic_eval.options import Model, Questions, Stage, check_extra, names_in, say, show
 from epic_eval.report import Report, Table, Text, aligned
-from epic_eval.stages import Folder, accuracy_parts
+from epic_eval.stages import Folder, Slots, accuracy_parts
 from epic_memory import __version__
 from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError
@@ -47,7 +46,7 @@ def add_commands(app: Typer, command: Callable[..., Callable[[Callable[..., None
         command(app, "run" if run is run_arms else None)(run)
 
 
-def _header(data: Data, encoder: str, k: int, seed: int, more: str = "") -> str:
+def _header(data: Data, encoder: str, k: int, seed: int) -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = f", load {os.getloadavg()[0]:.1f} when it began" if hasattr(os, "getloadavg") else ""
     sets = ", ".join(
@@ -57,7 +56,7 @@ def _header(data: Data, encoder: str, k: int, seed: int, more: str = "") -> str:
     return (
         f"epic-memory {__version__}, encoder {encoder}, k {k}, seed {seed};"
         f" {sets}; {len(data.corpus)} passages ({data.documents} of them neither options nor labelled);"
-        f" Python {platform.python_version()}, {cores} cores{load}{more}."
+        f" Python {platform.python_version()}, {cores} cores{load}."
     )
 
 
@@ -65,27 +64,20 @@ def run_arms(
     questions: Questions,
     model: Model,
     arms: Annotated[str, Option(help=f"with commas between: {', '.join(ARMS)}")] = ",".join(WITHOUT_MODEL),
-    judge_encoder: Annotated[str | None, Option(help="judges `coverage`; default: the arms' own")] = None,
     no_tau: Annotated[bool, Option("--no-tau", help="without Table 5")] = False,
 ) -> None:
     """Retrieve with every arm, and print the papers' tables with the measures of tier 0."""
     check_extra()
     started, data, out = time.perf_counter(), questions.read(), questions.out
     chosen, encoder = names_in(arms), encoder_of(questions.encoder)
-    nearest = encoder_of(judge_encoder or questions.encoder)
-    own = "" if judge_encoder else " (the arms' own: not independent of them)"
-    more = f"; coverage judged by {nearest.name}{own}"
-    header = _header(data, questions.encoder, questions.k, questions.seed, more)
+    header = _header(data, questions.encoder, questions.k, questions.seed)
     tau_arms = [] if no_tau else list(tables.TAU_ARMS)
     retrieval = Retrieval(data, encoder, out, k=questions.k, seed=questions.seed, lm=model.lm(), say=say)
     try:
         retrieval.ask([*chosen, *tau_arms])
-        nearness = Nearness(nearest)
-        scores = Scores(retrieval, chosen, nearness)
+        scores = Scores(retrieval, chosen)
         report = Report("EPIC's evaluation, tier 0: no model answered, nothing here is an accuracy", [Text(header)])
-        report.parts += tables.papers_tables(
-            scores, Scores(retrieval, tau_arms, nearness) if tau_arms else None, Path(out)
-        )
+        report.parts += tables.papers_tables(scores, Scores(retrieval, tau_arms) if tau_arms else None, Path(out))
     finally:
         retrieval.close()
     _finish(report, out, "report")
@@ -194,15 +186,13 @@ def prompts(
 
     notes, encoder, lm = scored.read_notes(pairs), encoder_of("static"), model.lm()
     said = {"no model": scored.ask(EmbeddedVerifier(encoder), notes, encoder)}
-    name = "no model" if lm is None else lm.name
     if lm is not None:
         journal = None if out is None else Journal(Path(out) / "verdicts.jsonl")
         verifier = LMVerifier(lm)
-        said[name] = scored.ask(verifier, notes, encoder, journal=journal, seconds=seconds or None, say=say)
+        said[lm.name] = scored.ask(verifier, notes, encoder, journal=journal, seconds=seconds or None, say=say)
         if journal is not None:
             journal.close()
-    parts = [scored.table(said, notes), *scored.shortcomings(notes, said[name])]
-    _finish(Report("Prompts", parts), out, "prompts")
+    _finish(Report("Prompts", [scored.table(said, notes)]), out, "prompts")
 
 
 @dataclass(kw_only=True)

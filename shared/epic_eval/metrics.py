@@ -13,7 +13,6 @@ import numpy as np
 
 from epic_eval.datasets import Case, Data, Question
 from epic_memory import Item
-from epic_memory.encoders import Encoder, embed
 
 MEASURES: dict[str, str] = {
     "accuracy": "a model's answers that a judge found to follow the preference and to help, in %",
@@ -23,15 +22,11 @@ MEASURES: dict[str, str] = {
     "none": "none of the four options is among the first hundred",
     "label": "the first passage that a reader judged for the question's preference: 1 if it supports it, 1/2 if it does"
     " both, else 0, and 0 for none",
-    "coverage": "one of the five passages is near both to the question and to its own preference, by an encoder of the"
-    " judge's",
     "named": "the question's own preference is in what a model is told: among the preferences the arm puts first, or in"
     " its guidance",
 }
 """The measures by name; all but the first need no model, and none of those is an accuracy."""
 WORTH = {"supports": 1.0, "mixed": 0.5}
-NEAR = 0.3
-"""The cosine from which `coverage` counts a passage as near: the papers' tau."""
 
 _RESAMPLES = 2_000
 
@@ -75,30 +70,6 @@ def interval(means: Sequence[float] | np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-class Nearness:
-    """Cosines of an encoder that only judges; each text is encoded once.
-
-    Args:
-        encoder: Best another one than the arms use.
-    """
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-        self._known: dict[str, Any] = {}
-
-    def know(self, texts: Iterable[str]) -> None:
-        """Encode texts together, which is faster than one by one."""
-        missing = [text for text in dict.fromkeys(texts) if text not in self._known]
-        if missing:
-            self._known.update(zip(missing, embed(self.encoder, missing), strict=True))
-
-    def near(self, text: str, others: Sequence[str]) -> np.ndarray:
-        """Return the cosines of a text with others, shape `(len(others),)`."""
-        self.know((text, *others))
-        cosines: np.ndarray = np.stack([self._known[other] for other in others]) @ self._known[text]
-        return cosines
-
-
 def proxies(
     data: Data,
     question: Question,
@@ -106,7 +77,6 @@ def proxies(
     passages: Sequence[Mapping[str, Any]],
     opening: Sequence[str],
     order: Sequence[str],
-    nearness: Nearness | None,
 ) -> dict[str, float]:
     """Return the measures of one question; those for which nothing is known of it are left out.
 
@@ -116,7 +86,6 @@ def proxies(
         passages: The five, with `id`, `text` and `guidance`.
         opening: The preferences that the arm tells.
         order: The ids of the first hundred passages.
-        nearness: Judges `coverage`; without it, that is left out.
     """
     place = {item: number for number, item in enumerate(order)}
     guidance = [line for passage in passages for line in passage["guidance"]]
@@ -133,13 +102,6 @@ def proxies(
     if any(stances.values()):
         first = next((stances[item] for item in order if item in stances), "")
         found["label"] = WORTH.get(first, 0.0)
-    if nearness is not None:
-        found["coverage"] = float(
-            any(
-                nearness.near(passage["text"], [question.text, question.preference]).min() >= NEAR
-                for passage in passages
-            )
-        )
     return found
 
 

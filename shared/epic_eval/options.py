@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, Literal
 
 from typer import Argument, Option
 
-from epic_eval.answering import CONTEXTS, MAX_TOKENS
-from epic_eval.asking import plain_name
 from epic_eval.datasets import SETS, Data, read_data
-from epic_eval.stages import Folder, Slot
 from epic_memory.errors import InvalidInputError, MissingExtraError
 from epic_memory.lm import LanguageModel, lm_of
 from epic_memory.lm.by_name import NAMES
@@ -81,40 +76,6 @@ class Questions:
             passages=self.passages or None,
             seed=self.seed,
         )
-
-
-@dataclass(kw_only=True)
-class Slots:
-    """Options of what was retrieved, and which of it is answered."""
-
-    out: Annotated[str, Argument(metavar="FOLDER", help="the folder of `epic eval run`")]
-    arms: Annotated[str, Option(help="with commas between, ARM or ARM:MODE; default: all that retrieved")] = ""
-    sets: Annotated[str, Option(help="with commas between; default: all")] = ""
-    modes: Annotated[str, Option(help="how contexts are shown")] = ",".join(CONTEXTS)
-    sample: Annotated[int | None, Option(metavar="N", help="only N questions, the same for all arms")] = None
-    seed: Annotated[int, Option(help="of the sample")] = 0
-    words: Annotated[int | None, Option(metavar="N", help="ask for answers of at most N words")] = None
-    max_tokens: Annotated[int, Option(help="of an answer")] = MAX_TOKENS
-    run: Annotated[str, Option(metavar="KEY", help="of several in the folder; default: the latest")] = ""
-
-    @contextmanager
-    def opened(self, lm: str = "") -> Iterator[tuple[Folder, list[Slot]]]:
-        """Open the folder, with what is chosen of it, of the arms that asked a model."""
-        with closing(Folder(self.out)) as folder:
-            yield (
-                folder,
-                folder.slots(
-                    arms=names_in(self.arms),
-                    sets=names_in(self.sets),
-                    modes=names_in(self.modes),
-                    sample=self.sample,
-                    seed=self.seed,
-                    words=self.words,
-                    max_tokens=self.max_tokens,
-                    run=self.run,
-                    lm=plain_name(lm),
-                ),
-            )
 
 
 def check_extra() -> None:

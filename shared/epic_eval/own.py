@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from epic_eval.agreement import agreement, labelled_set
-from epic_eval.answering import Context, answer_request
+from epic_eval.answering import Context, request_of
 from epic_eval.asking import Request, answer_to, ask
 from epic_eval.journal import Journal, read_lines
 from epic_eval.judge import Judge, Judged, Judgement, accuracy
@@ -229,4 +229,5 @@ def _passages(found: Found, way: str) -> tuple[dict[str, object], ...]:
 def _request(found: Found, way: str) -> Request:
     mode: Context = "guided" if way in ("with the memory", "those it needs") else "content"
     opening = () if way == "without it" else found.opening
-    return answer_request(found.question.text, _passages(found, way), mode, opening=opening)
+    record = {"question": found.question.text, "passages": _passages(found, way), "opening": opening, "preferences": ()}
+    return request_of(record, mode)

@@ -176,18 +176,17 @@ class Asking:
         return Choice(kinds, request, asked.right, len(context) / 4, taken, steered)
 
 
-def run(bench: Bench, histories: Iterable[History], encoder: Encoder, looked_at: int = 0) -> Found:
-    """Ask all questions; the first `looked_at` count as looked at, the others as their benchmark's split has it."""
-    found, number = Found({}, [], []), 0
+def run(bench: Bench, histories: Iterable[History], encoder: Encoder) -> Found:
+    """Ask all questions."""
+    found = Found({}, [], [])
     for history in histories:
         asking, come = Asking(bench, history, encoder), 0
         whole = len(history.sessions)
         for after, asked in sorted(((one.after or whole, one) for one in history.asked), key=lambda pair: pair[0]):
             for session in history.sessions[come:after]:
                 asking.come(session)
-            come, number = after, number + 1
-            part = LOOKED_AT if number <= looked_at else asked.part
-            kinds = (part, f"{part}: {asked.kind}")
+            come = after
+            kinds = (asked.part, f"{asked.part}: {asked.kind}")
             if bench.recalls and asked.evidence:
                 for way, grain, shares in asking.recall(asked):
                     for kind in kinds:
@@ -309,7 +308,6 @@ def bench(
     name: Annotated[str, Argument(metavar="NAME", help=", ".join(BENCHES))],
     path: Annotated[str, Argument(metavar="PATH", help="its file or folder, in its public format")],
     model: Model,
-    looked_at: Annotated[int, Option(metavar="N", help="the first N questions were looked at before")] = 0,
     limit: Annotated[int, Option(metavar="N", help="only the first N histories; 0 for all")] = 0,
     encoder: Annotated[str, Option(help="the memory's")] = "static",
     out: Annotated[str | None, Option(metavar="FOLDER", help="for the report and the model's answers")] = None,
@@ -319,7 +317,6 @@ def bench(
     if chosen is None or not source.exists():
         raise InvalidInputError(f"{path} does not exist, or there is no {name!r}: there are {', '.join(BENCHES)}.")
     lm, cores = model.lm(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    split = f"the first {looked_at} questions were looked at" if looked_at else chosen.split
     report = Report(f"{name}: {source.name}")
 
     def say(part: Table | Text) -> None:
@@ -329,8 +326,8 @@ def bench(
 
     machine = f"{platform.system()} {platform.machine()}, {cores} cores, Python {platform.python_version()}"
     known = f"epic-memory {__version__}, encoder {encoder}, no settings; {source.name}, SHA-256 {hash_of(source)}"
-    say(Text(f"{known}; {machine}. Split, named before the run: {split}."))
-    found = run(chosen, islice(read(name, source), limit or None), encoder_of(encoder), looked_at)
+    say(Text(f"{known}; {machine}. Split, named before the run: {chosen.split}."))
+    found = run(chosen, islice(read(name, source), limit or None), encoder_of(encoder))
     if not any(found):
         raise InvalidInputError(f"{path} holds no question of {name} with an answer to look for.")
     with tempfile.TemporaryDirectory() as folder, closing(Journal(Path(out or folder) / f"{name}.jsonl")) as journal:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
+
+from typer import Argument, Option
 
 from epic_eval.agreement import agreement
 from epic_eval.answering import CONTEXTS, MAX_TOKENS, Context, request_of
-from epic_eval.asking import Request, answer_to, sent_tokens
+from epic_eval.asking import Request, answer_to, plain_name, sent_tokens
 from epic_eval.journal import Journal, Record
 from epic_eval.judge import OUTCOMES, Accuracy, Judge, Judged, Judgement, accuracy, correct
 from epic_eval.metrics import paired
+from epic_eval.options import names_in
 from epic_eval.papers import accuracies, footnotes, letter
 from epic_eval.report import Part, Table, Text
 from epic_memory.errors import InvalidInputError
@@ -73,71 +77,6 @@ class Folder:
         self.answers = Journal(self.folder / "answers.jsonl")
         self.verdicts = Journal(self.folder / "judged.jsonl")
 
-    def slots(
-        self,
-        *,
-        arms: Sequence[str] = (),
-        sets: Sequence[str] = (),
-        modes: Sequence[str] = CONTEXTS,
-        sample: int | None = None,
-        seed: int = 0,
-        words: int | None = None,
-        max_tokens: int = MAX_TOKENS,
-        run: str = "",
-        lm: str = "",
-    ) -> list[Slot]:
-        """Return the answers that are wanted, of one run in the folder.
-
-        Args:
-            arms: Which, empty for all; "dense:told" is an arm in one mode.
-            sets: Which; empty for all.
-            modes: How contexts are shown, of arms that do not say.
-            sample: Only that many questions, the same ones for all arms: as many of each set and of each persona.
-            seed: Of the sample.
-            words: How long an answer is asked to be at most.
-            max_tokens: How long it can be, thinking included.
-            run: The beginning of the run's key; by default the latest one.
-            lm: The model that arms asked; of arms that did not ask this one, the records of their latest are taken.
-
-        Raises:
-            InvalidInputError: for a run that is not there, an arm that has retrieved nothing, or a mode that does not
-                exist.
-        """
-        records = list(self.retrieved)
-        keys = list(dict.fromkeys([*(record["run"] for record in records), *self.runs]))
-        if not (named := [key for key in keys if key.startswith(run)]):
-            there = "; ".join(f"{key[:8]}: {self.runs.get(key, '')}" for key in keys)
-            raise InvalidInputError(f"There is no run {run!r} in {self.folder}. There are {there}.")
-        # Those in `runs.jsonl` are in the order in which they were last begun.
-        records = [record for record in records if record["run"] == named[-1]]
-        models: dict[str, str | None] = {}
-        for record in records:
-            if models.get(record["arm"]) != lm or not lm:
-                models[record["arm"]] = record.get("lm")
-        records = [record for record in records if record.get("lm") == models[record["arm"]]]
-        known = list(dict.fromkeys(record["arm"] for record in records))
-        wanted: dict[str, Sequence[str]] = {}
-        for each in arms or known:
-            arm, _, mode = each.partition(":")
-            if arm not in known:
-                raise InvalidInputError(f"The arm {arm!r} has retrieved nothing here. There are {sorted(known)}.")
-            wanted[arm] = [*wanted.get(arm, ()), *([mode] if mode else modes)]
-        if wrong := [mode for chosen in wanted.values() for mode in chosen if mode not in CONTEXTS]:
-            raise InvalidInputError(f"There is no context mode {wrong[0]!r}. There are {', '.join(CONTEXTS)}.")
-        chosen = [record for record in records if record["arm"] in wanted and (not sets or record["set"] in sets)]
-        if sample is not None:
-            questions = sorted({_question(record) for record in chosen})
-            random.Random(seed).shuffle(questions)
-            even = _in_turn(_in_turn(questions, itemgetter(0, 1)), itemgetter(0))
-            kept = set(even[:sample])
-            chosen = [record for record in chosen if _question(record) in kept]
-        return [
-            Slot(record, mode, words, max_tokens)
-            for record in chosen
-            for mode in CONTEXTS
-            if mode in wanted[record["arm"]]
-        ]
-
     def answered(self, slots: Iterable[Slot], model: str) -> list[tuple[Slot, str | None]]:
         """Return each slot with a model's answer, or None.
 
@@ -157,6 +96,74 @@ class Folder:
         """Close the files."""
         for journal in (self.retrieved, self.answers, self.verdicts):
             journal.close()
+
+
+@dataclass(kw_only=True)
+class Slots:
+    """Options of what was retrieved, and which of it is answered."""
+
+    out: Annotated[str, Argument(metavar="FOLDER", help="the folder of `epic eval run`")]
+    arms: Annotated[str, Option(help="with commas between, ARM or ARM:MODE; default: all that retrieved")] = ""
+    sets: Annotated[str, Option(help="with commas between; default: all")] = ""
+    modes: Annotated[str, Option(help="how contexts are shown")] = ",".join(CONTEXTS)
+    sample: Annotated[int | None, Option(metavar="N", help="only N questions, the same for all arms")] = None
+    seed: Annotated[int, Option(help="of the sample")] = 0
+    words: Annotated[int | None, Option(metavar="N", help="ask for answers of at most N words")] = None
+    max_tokens: Annotated[int, Option(help="of an answer")] = MAX_TOKENS
+    run: Annotated[str, Option(metavar="KEY", help="of several in the folder; default: the latest")] = ""
+
+    @contextmanager
+    def opened(self, lm: str = "") -> Iterator[tuple[Folder, list[Slot]]]:
+        """Open the folder, with what is chosen of it, of the arms that asked a model."""
+        with closing(Folder(self.out)) as folder:
+            yield folder, self.chosen(folder, plain_name(lm))
+
+    def chosen(self, folder: Folder, lm: str = "") -> list[Slot]:
+        """Return the answers that are wanted, of one run in a folder; a sample has as many of each set and persona.
+
+        Args:
+            folder: The folder.
+            lm: The model that arms asked; of arms that did not ask this one, the records of their latest are taken.
+
+        Raises:
+            InvalidInputError: for a run that is not there, an arm that has retrieved nothing, or a mode that does not
+                exist.
+        """
+        records = list(folder.retrieved)
+        keys = list(dict.fromkeys([*(record["run"] for record in records), *folder.runs]))
+        if not (named := [key for key in keys if key.startswith(self.run)]):
+            there = "; ".join(f"{key[:8]}: {folder.runs.get(key, '')}" for key in keys)
+            raise InvalidInputError(f"There is no run {self.run!r} in {folder.folder}. There are {there}.")
+        # Those in `runs.jsonl` are in the order in which they were last begun.
+        records = [record for record in records if record["run"] == named[-1]]
+        models: dict[str, str | None] = {}
+        for record in records:
+            if models.get(record["arm"]) != lm or not lm:
+                models[record["arm"]] = record.get("lm")
+        records = [record for record in records if record.get("lm") == models[record["arm"]]]
+        known = list(dict.fromkeys(record["arm"] for record in records))
+        sets, modes = names_in(self.sets), names_in(self.modes)
+        wanted: dict[str, Sequence[str]] = {}
+        for each in names_in(self.arms) or known:
+            arm, _, mode = each.partition(":")
+            if arm not in known:
+                raise InvalidInputError(f"The arm {arm!r} has retrieved nothing here. There are {sorted(known)}.")
+            wanted[arm] = [*wanted.get(arm, ()), *([mode] if mode else modes)]
+        if wrong := [mode for chosen in wanted.values() for mode in chosen if mode not in CONTEXTS]:
+            raise InvalidInputError(f"There is no context mode {wrong[0]!r}. There are {', '.join(CONTEXTS)}.")
+        chosen = [record for record in records if record["arm"] in wanted and (not sets or record["set"] in sets)]
+        if self.sample is not None:
+            questions = sorted({_question(record) for record in chosen})
+            random.Random(self.seed).shuffle(questions)
+            even = _in_turn(_in_turn(questions, itemgetter(0, 1)), itemgetter(0))
+            kept = set(even[: self.sample])
+            chosen = [record for record in chosen if _question(record) in kept]
+        return [
+            Slot(record, mode, self.words, self.max_tokens)
+            for record in chosen
+            for mode in CONTEXTS
+            if mode in wanted[record["arm"]]
+        ]
 
 
 _Question: TypeAlias = tuple[str, int, str]

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from epic_graph.hipporag.adapter import EpicHippoRAG
     from epic_graph.hipporag.report import HippoReport
     from epic_graph.memory import GraphMemory
-    from epic_graph.reports import GraphReport, Neighbour
+    from epic_graph.reports import GraphReport
     from epic_graph.search import GraphHits
-    from epic_graph.tagging import LMTagger, PhraseTagger
+    from epic_graph.tagging import PhraseTagger
 
 # Imported on first use: a graph without a language model needs no module that talks to one.
 _MODULES = {
@@ -25,8 +25,6 @@ _MODULES = {
     "GraphReport": "reports",
     "HippoReport": "hipporag.report",
     "LMExtractor": "extraction.lm",
-    "LMTagger": "tagging",
-    "Neighbour": "reports",
     "PhraseExtractor": "extraction.base",
     "PhraseTagger": "tagging",
     "Unextracted": "extraction.base",
@@ -43,8 +41,6 @@ __all__ = [
     "GraphReport",
     "HippoReport",
     "LMExtractor",
-    "LMTagger",
-    "Neighbour",
     "PhraseExtractor",
     "PhraseTagger",
     "Unextracted",

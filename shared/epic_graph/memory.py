@@ -9,7 +9,7 @@ from typing import Any
 from epic_graph.extraction.base import Extractor, PhraseExtractor, checked_extractor, entity_key
 from epic_graph.ingest import Work, grow
 from epic_graph.loaded import LoadedGraph
-from epic_graph.reports import GraphReport, Neighbour
+from epic_graph.reports import GraphReport
 from epic_graph.search import GraphHits, Reader, search
 from epic_graph.tables import GraphTables
 from epic_memory.context import ALLOWANCE, context_of
@@ -317,8 +317,10 @@ class GraphMemory:
             named = self._tables.relations(row)
             return [(held.name_of[one], relation, held.name_of[other]) for one, relation, other in named]
 
-    def neighbours(self, entity: str) -> list[Neighbour]:
-        """Return the entities that share a fact with an entity; those of the most passages first.
+    def neighbours(self, entity: str) -> list[tuple[str, int]]:
+        """Return the entities that share a fact with an entity, each with how many passages have such a fact.
+
+        Those of the most passages come first.
 
         Raises:
             UnknownEntityError: if the graph has no entity of that name.
@@ -330,7 +332,7 @@ class GraphMemory:
                 raise UnknownEntityError(f"The graph has no entity {entity!r}. graph.entities() lists those it has.")
             found = held.network.neighbours(held.row_of[key])
             pairs = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
-            return [Neighbour(name=held.name_of[other], weight=weight) for other, weight in pairs]
+            return [(held.name_of[other], count) for other, count in pairs]
 
     def failures(self) -> dict[str, str]:
         """Return item id to reason for all passages the extractor failed for; `retry` extracts them again."""

@@ -1,4 +1,4 @@
-"""Reports on adding passages to a graph, and the neighbours of an entity."""
+"""Report on adding passages to a graph."""
 
 from __future__ import annotations
 
@@ -76,16 +76,3 @@ class GraphReport:
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Neighbour:
-    """An entity that shares a fact with another.
-
-    Attributes:
-        name: Its name.
-        weight: How many passages have such a fact.
-    """
-
-    name: str
-    weight: int

@@ -2,8 +2,8 @@
 
 One hit after the other, in the order of the search, is taken or left by a logistic regression on how near it is and on
 what it adds to those taken before, or on what leads from them to it: words, and names above all, that the question does
-not have. The paper's policy is trained on by reinforcement; measured on questions never seen, that was no better
-(`tests/benchmarks/bench_selection.py`), so the regression, its warm start, is the policy.
+not have. The paper's policy is trained on by reinforcement; measured on questions never seen, that was no better, so
+the regression, its warm start, is the policy (`tests/benchmarks/bench_selection.py`).
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def _written(
         new = new.filter(expr=col("user").is_not_null())
         rows = rows.union(new.filter(expr=col("digest").not_in(stale)) if stale else new)
     # Ray's default, 200, takes longer to begin than most builds to write.
-    partitions = max(1, min(len(people.users), 4 * config.workers[1]))
+    partitions = max(1, min(len(people.users), 4 * config.concurrency))
     return rows.groupby("user", num_partitions=partitions).map_groups(
         Writer,
         batch_format="pyarrow",

@@ -53,10 +53,8 @@ class EpicProcessorConfig:
         encoder, llm, settings: As for `EpicMemory`. They go to workers, so what is no name has to be one that can be
             pickled; or `llm` is a function without arguments that makes the model: `partial(lm_of, name, url=...)`.
             Of `Settings`, `chunker` and `coarse=False` are not supported.
-        concurrency: How many workers judge, or at least and at most how many.
+        concurrency: How many workers judge.
         batch_size: How many chunks are judged together, and at most again after a worker was killed.
-        num_cpus: How many processors a worker counts for. Default: 1, or less where workers would leave none to Ray for
-            reading and sorting.
 
     Raises:
         InvalidInputError: if one of them cannot be.
@@ -66,15 +64,12 @@ class EpicProcessorConfig:
     encoder: Encoder | str | None = None
     llm: Any = None
     settings: Settings = Settings()
-    concurrency: int | tuple[int, int] = 1
+    concurrency: int = 1
     batch_size: int = 1024
-    num_cpus: float | None = None
 
     def __post_init__(self) -> None:
         checked_k(self.batch_size, "batch_size")
-        least, most = self.workers
-        if not 1 <= least <= most:
-            raise InvalidInputError(f"concurrency must be a number, or the least and the most, not {self.concurrency}.")
+        checked_k(self.concurrency, "concurrency")
         if not isinstance(self.settings, Settings):
             raise InvalidInputError("settings must be Settings(...).")
         settings = self.settings
@@ -84,21 +79,13 @@ class EpicProcessorConfig:
                 " and fine out of the settings."
             )
 
-    @property
-    def workers(self) -> tuple[int, int]:
-        """The least and the most number of workers."""
-        given = self.concurrency
-        least, most = given if isinstance(given, tuple) and len(given) == 2 else (given, given)
-        return checked_k(least, "concurrency"), checked_k(most, "concurrency")
-
     def pool(self) -> dict[str, Any]:
-        """Return the pool of workers as Ray takes it."""
+        """Return the pool of workers as Ray takes it; they leave a processor to Ray for reading and sorting."""
         import ray
 
-        least, most = self.workers
-        cpus = min(1.0, max(0.0, ray.cluster_resources().get("CPU", 1.0) - 1.0) / most)
-        strategy = ray_data().ActorPoolStrategy(min_size=least, max_size=most)
-        return {"compute": strategy, "num_cpus": cpus if self.num_cpus is None else self.num_cpus}
+        cpus = min(1.0, max(0.0, ray.cluster_resources().get("CPU", 1.0) - 1.0) / self.concurrency)
+        strategy = ray_data().ActorPoolStrategy(min_size=self.concurrency, max_size=self.concurrency)
+        return {"compute": strategy, "num_cpus": cpus}
 
     def people(self, only: Iterable[str] | None = None) -> People:
         """Read the people; with a language model this asks it once for each preference.
@@ -115,8 +102,13 @@ def build_processor(
     config: EpicProcessorConfig,
     preprocess: Callable[[Row], Row] | None = None,
     postprocess: Callable[[Row], Row] | None = None,
-) -> EpicProcessor:
-    """Make a processor; it is a function from a dataset to a dataset.
+) -> Callable[[Dataset], Dataset]:
+    """Make a processor; it is a function from a dataset to a dataset, of which nothing is done before it is consumed.
+
+    A row comes out for each user and preference that a chunk is kept for, with all its columns and `user, preference,
+    keep, stance, instruction, confidence, score, rationale, error`. A user for whom it is not kept gets one row, with
+    the nearest preference; and a chunk that passes the coarse filter for nobody stays as one row without a user. An
+    error is in the column `error`, and no exception.
 
     Args:
         config: The configuration.
@@ -127,29 +119,13 @@ def build_processor(
         MissingExtraError: without Ray.
     """
     ray_data()
-    return EpicProcessor(config, preprocess, postprocess)
 
+    def process(dataset: Dataset) -> Dataset:
+        dataset = dataset if preprocess is None else dataset.map(preprocess)
+        dataset = judged(dataset, Rows, config, config.people())
+        return dataset if postprocess is None else dataset.map(postprocess)
 
-@dataclass(frozen=True)
-class EpicProcessor:
-    """A processor of chunks, as `build_processor` makes it.
-
-    A row comes out for each user and preference that a chunk is kept for, with all its columns and `user, preference,
-    keep, stance, instruction, confidence, score, rationale, error`. A user for whom it is not kept gets one row, with
-    the nearest preference; and a chunk that passes the coarse filter for nobody stays as one row without a user. An
-    error is in the column `error`, and no exception.
-    """
-
-    config: EpicProcessorConfig
-    preprocess: Callable[[Row], Row] | None = None
-    postprocess: Callable[[Row], Row] | None = None
-
-    def __call__(self, dataset: Dataset) -> Dataset:
-        """Return the dataset of judgements; nothing is done before it is consumed."""
-        if self.preprocess is not None:
-            dataset = dataset.map(self.preprocess)
-        dataset = judged(dataset, Rows, self.config, self.config.people())
-        return dataset if self.postprocess is None else dataset.map(self.postprocess)
+    return process
 
 
 def judged(dataset: Dataset, worker: type[Rows], config: EpicProcessorConfig, people: People, *more: Any) -> Dataset:

@@ -6,7 +6,7 @@ no model) and `expanded` (the same with expansions that a language model wrote f
 `shared/tools/written/expansions.jsonl`).
 
 - notes: 40 notes of two people, 20 questions: the right one first, among three; and hits for ten unrelated questions.
-- passages: of a question's five passages in a memory of all 300, the one that follows first; none held.
+- passages: of the first five hits in a memory of all 300, those that follow and those that break.
 - choices: four options each, the one that follows first by `QuerySteering.score`, ten preferences; ours and PrefEval's.
 
 `answers_a` was looked at while this was built, `answers_b` was only run. PrefEval's topics were seen in earlier work.
@@ -17,12 +17,13 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from common import Known, encoders, parse, parser, read_jsonl, searching, settled, with_encoders
+from common import Known, encoders, read_jsonl, script_options, searching, settled
 from epic_memory import EpicMemory, Preference, QuerySteering
 from epic_memory.encoders import embed
 from epic_memory.encoders.base import Encoder
@@ -94,29 +95,18 @@ def print_passages(encoder: Encoder, folder: str, cases: Sequence[dict[str, Any]
     drawn = [
         [case["preference"], *draw.sample([p for p in every if p != case["preference"]], OTHERS)] for case in cases
     ]
-    found, alone = [], []
+    found = []
     for name in WAYS:
-        first = none = 0
-        labels: dict[str, int] = {}
+        labels = Counter[str]()
         for case, persona in zip(cases, drawn, strict=True):
             # Shuffled: a memory must not tell by the order.
             way = Way(name, encoder, random.Random(1).sample(persona, len(persona)), texts)
             label = {passage["text"]: passage["label"] for passage in case["passages"]}
-            order = way.find(case["question"], len(texts))
-            own = [label[text] for text in order if text in label]
-            first += own[:1] == ["follows"]
-            none += not own
-            for text in order[:5]:
-                labels[label.get(text, "other")] = labels.get(label.get(text, "other"), 0) + 1
+            labels.update(label.get(text, "other") for text in way.find(case["question"], len(texts))[:5])
             if way.memory is not None:
                 way.memory.close()
-        found.append(f"{first / len(cases):.2f} {none / len(cases):.2f}")
-        alone.append(
-            f"{labels.get('follows', 0) / len(cases):.2f} {labels.get('breaks', 0) / len(cases):.2f}"
-            f" {(labels.get('other', 0) + labels.get('distractor', 0)) / len(cases):.2f}"
-        )
-    row(f"{folder} passages: follows first; none found", found)
-    row("    texts alone, of five: follow, break, off", alone)
+        found.append(f"{labels['follows'] / len(cases):.2f} {labels['breaks'] / len(cases):.2f}")
+    row(f"{folder} passages: of five, follow, break", found)
 
 
 def print_choices(encoder: Encoder, name: str, cases: Sequence[dict[str, Any]], draws: int) -> None:
@@ -138,11 +128,7 @@ def print_choices(encoder: Encoder, name: str, cases: Sequence[dict[str, Any]], 
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    with_encoders(made)
-    made.add_argument("--draws", type=int, default=1, help="how many personas each choice gets (default 1)")
-    made.add_argument("--sets", nargs="*", default=["answers_a", "answers_b"], help="our own sets")
-    options = parse(made)
+    options = script_options(__doc__, data=True, encoders=True, draws=1, sets=["answers_a", "answers_b"])
     for plain in encoders(options):
         encoder = Known(plain)
         started = time.perf_counter()

@@ -100,15 +100,9 @@ def run(part: str, given: argparse.Namespace, folder: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    from common import parse, parser
+    from common import script_options
 
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--chunks", type=int, default=10_000)
-    made.add_argument("--megabytes", type=int, default=512)
-    made.add_argument("--conversations", type=int, default=1000)
-    made.add_argument("--part", help=argparse.SUPPRESS)
-    made.add_argument("--folder", help=argparse.SUPPRESS)
-    given = parse(made)
+    given = script_options(__doc__, data=True, chunks=10_000, megabytes=512, conversations=1_000, part=str, folder=str)
     if given.part:
         import resource
 

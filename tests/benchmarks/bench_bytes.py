@@ -4,6 +4,9 @@ The published way: the instructions' embeddings as float32 in a FAISS IndexFlatI
 a JSONL file with document, instruction, preference and rationale of each entry. All three are really written, from the
 same entries with the same encoder. Our file holds these too, and ids, metadata, stances, the preferences, checksums,
 the SQL indexes and the ledger of what was not kept.
+
+First comes one persona over all passages and answers, as a memory with default settings has it: what is kept, in which
+time, and how big the file is with the light tier.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import parse, parser, personas, sources
+from common import personas, script_options, sources
 from epic_memory import EpicMemory, Settings
 
 PARTS = ("instruction", "preference", "rationale")
@@ -72,15 +76,24 @@ def measured(folder: Path, preferences: list[str], items: Any, limit: int | None
     return made
 
 
+def print_persona(path: Path, preferences: list[str], items: Any) -> None:
+    started = time.perf_counter()
+    with EpicMemory.open(path, preferences) as memory:
+        print(memory.add(items))
+        print(f"whole run {time.perf_counter() - started:.2f} s")
+        print(memory.stats())
+    print(f"file after close: {path.stat().st_size} bytes\n")
+    path.unlink()
+
+
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--personas", type=int, default=6, help="of each set for the small states; the large: the first")
-    made.add_argument("--limit", type=int, default=50, help="entries of a small state")
-    options = parse(made)
+    options = script_options(__doc__, data=True, personas=6, limit=50)
     items = list(sources(options.data))
+    first = list(dict.fromkeys(preference for preference, _ in personas(options.data, SETS[0])[0]))
     columns = "".join(f" {name:>9}" for name in ("ours", "faiss", "npy", "jsonl", "published"))
-    print(f"{'persona':14} {'entries':>6} {'items':>6}{columns} {'ratio':>6}")
     with tempfile.TemporaryDirectory() as folder:
+        print_persona(Path(folder) / "persona.epic", first, items)
+        print(f"{'persona':14} {'entries':>6} {'items':>6}{columns} {'ratio':>6}")
         for limit in (options.limit, None):
             ratios = []
             for name in SETS:

@@ -9,8 +9,8 @@ seldom name what the user avoids. They were written by somebody who did not know
 them. Two thirds were looked at while steering was worked on.
 
 Where steering does not belong: questions of PrefELI5 under PrefWiki personas, taken in turn. How many keep the first
-hit they have without steering, and how many are steered at all, when the Wikipedia passages or the assistant answers
-are ranked with `QuerySteering.score`. Everything has its default settings.
+hit they have without steering, when the Wikipedia passages are ranked with `QuerySteering.score`. Everything has its
+default settings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common import Known, encoders, parse, parser, passages, personas, read_jsonl, with_encoders
+from common import Known, encoders, passages, personas, read_jsonl, script_options
 from epic_memory.encoders import embed
 from epic_memory.encoders.base import Encoder, embed_query
 from epic_memory.preferences.evidence import embed_aspects
@@ -105,31 +105,23 @@ def print_modes(encoder: Known, cases: Sequence[Case], draws: int) -> None:
 
 
 def print_elsewhere(encoder: Encoder, data: Path) -> None:
-    answers = [record["text"] for record in read_jsonl(data / "assistant_answers.jsonl")]
+    texts = passages(data)
+    vectors = embed(encoder, texts)
     questions = [question for persona in personas(data, "PrefELI5") for _, asked in persona for question in asked]
     people = [[preference for preference, _ in persona] for persona in personas(data, "PrefWiki")]
-    print(f"{len(questions)} PrefELI5 questions under {len(people)} PrefWiki personas: first hit kept, steered at all")
-    for name, texts in (("passages", passages(data)), ("answers", answers)):
-        vectors = embed(encoder, texts)
-        for mode in STEERING:
-            steerings = [QuerySteering(encoder, preferences, mode) for preferences in people]
-            kept, steered = [], []
-            for question, steering in zip(questions, cycle(steerings)):
-                query = embed_query(encoder, question)
-                kind = question_kind(question)
-                scores = steering.score_texts(query, texts, vectors, kind=kind)
-                kept.append(int(scores.argmax()) == int((vectors @ query).argmax()))
-                steered.append(bool(steering.steer_vector(query, candidates=vectors, kind=kind).preferences))
-            shares = f"{np.mean(kept):10.3f} {np.mean(steered):8.3f}"
-            print(f"    {mode:6} score over {len(texts):4} {name:12} {shares}", flush=True)
+    print(f"{len(questions)} PrefELI5 questions under {len(people)} PrefWiki personas: first hit kept")
+    for mode in STEERING:
+        steerings = [QuerySteering(encoder, preferences, mode) for preferences in people]
+        kept = []
+        for question, steering in zip(questions, cycle(steerings)):
+            query = embed_query(encoder, question)
+            scores = steering.score_texts(query, texts, vectors, kind=question_kind(question))
+            kept.append(int(scores.argmax()) == int((vectors @ query).argmax()))
+        print(f"    {mode:6} score over {len(texts)} passages {np.mean(kept):10.3f}", flush=True)
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    with_encoders(made)
-    made.add_argument("--draws", type=int, default=10, help="how many personas each case gets")
-    made.add_argument("--only", choices=("choices", "elsewhere"), help="half of it")
-    options = parse(made)
+    options = script_options(__doc__, data=True, encoders=True, draws=10, only=("choices", "elsewhere"))
     cases = cases_of(options.data)
     if options.only != "elsewhere":
         print(f"{len(cases)} cases, {options.draws} draws")

@@ -9,10 +9,8 @@ judges). These were fitted on lives a, b and c (`shared/tools/fit_coarse.py`); d
 
 from __future__ import annotations
 
-import argparse
-
 from bench_lives import Life, ReplayedModel, life
-from common import Judging, Known, encoders, with_encoders
+from common import Judging, Known, encoders, script_options
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder
 from epic_memory.types import Candidate, Decision, Verdict
@@ -67,9 +65,7 @@ def print_passing(encoder: Encoder) -> None:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    with_encoders(made)
-    options = made.parse_args()
+    options = script_options(__doc__, encoders=True)
     for encoder in map(Known, encoders(options)):
         print_passing(encoder)
 

@@ -15,7 +15,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read
 
 import numpy as np
 
-from common import parse, parser, passage_texts, peak_ram, preferences_in, unit
+from common import passage_texts, peak_ram, preferences_in, script_options, unit
 from epic_memory.encoders import embed, encoder_of
 from epic_scale.coarse import _BLOCK, CoarseFilter
 from epic_scale.people import People
@@ -30,10 +30,7 @@ def noisy(vectors: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--preferences", type=int, default=10_000)
-    made.add_argument("--chunks", type=int, default=100_000)
-    options = parse(made)
+    options = script_options(__doc__, data=True, preferences=10_000, chunks=100_000)
     texts, encoder = preferences_in(options.data), encoder_of("static")
     found = People.of({"all": texts}, encoder)
     wanted = options.preferences

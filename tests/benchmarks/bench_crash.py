@@ -7,14 +7,13 @@ pass `verify`, to hold what was acknowledged, and to hold what was under way who
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import common  # noqa: F401  # puts tests/support on the path
+from common import script_options
 from crashing import Kill, Killer, killed
 
 ON_ONE_FILE = 5
@@ -35,11 +34,7 @@ def kills(folder: Path, seeds: range, count: int) -> list[Kill]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=200, help="how many (200)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first file (0)")
-    parser.add_argument("--folder", type=Path, help="where the files are made; a temporary folder")
-    options = parser.parse_args()
+    options = script_options(__doc__, kills=200, seed=0, folder=Path)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder, ThreadPoolExecutor(2) as pool:
         half = (options.kills + 1) // 2

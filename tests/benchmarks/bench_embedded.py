@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common import panels, parse, parser, read_jsonl, save_figure
+from common import panels, read_jsonl, save_figure, script_options
 from epic_memory.encoders import default_encoder, embed
 from epic_memory.encoders.base import Encoder
 from epic_memory.types import Candidate, Item, Preference
@@ -119,8 +119,6 @@ def print_calibration(confidence: Array, kept: Array) -> list[Bin]:
 OWN = {
     "plain notes, looked at": "plain_b.jsonl",
     "plain notes, only run": "plain_c.jsonl",
-    "paraphrases, looked at": "answers_a/stances.jsonl",
-    "paraphrases, only run": "answers_b/stances.jsonl",
 }
 
 
@@ -192,9 +190,7 @@ def wilson(share: float, count: float, z: float = 1.96) -> tuple[float, float]:
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--plot", type=Path, help="file for the reliability plot, an SVG")
-    options = parse(made)
+    options = script_options(__doc__, data=True, plot=Path)
     labels, encoder = Labels(options.data), default_encoder()
     sizes = np.bincount(labels.component)
     ours = {pair.preference for pair in (*own_pairs(), *option_pairs(), *note_pairs())}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common import parse, parser, unit
+from common import script_options, unit
 from make_static_encoder import Teacher, student, token_ids
 from static_texts import fitting_groups, read_passages, read_sts
 
@@ -31,10 +31,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--teacher", required=True, help="folder of all-MiniLM-L6-v2")
-    made.add_argument("--cache", type=Path, help="file (.npz) for the teacher's embeddings")
-    options = parse(made)
+    options = script_options(__doc__, data=True, teacher=..., cache=Path)
     teacher, rows = Teacher(options.teacher, options.cache), read_sts(options.data)
     sentences = sorted({sentence for _, _, *pair in rows for sentence in pair})
     place = {sentence: number for number, sentence in enumerate(sentences)}

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import interval, parse, parser, passages, read_jsonl, seconds_of, settled
+from common import interval, passages, read_jsonl, script_options, seconds_of, settled
 from epic_graph.memory import GraphMemory
 from epic_memory import SearchOptions
 
@@ -86,10 +86,7 @@ def ask(graphs: dict[str, GraphMemory], case: Case) -> Iterator[tuple[str, bool,
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--personas", type=int, default=6, help="how many; 0: all there are")
-    made.add_argument("--seed", type=int, default=0, help="of the deal of preferences to personas")
-    options = parse(made)
+    options = script_options(__doc__, data=True, personas=6, seed=0)
     records = read_jsonl(options.data / "prefeval_mcq.jsonl")
     cases = [Case(record["preference"], record["question"], record["options"]) for record in records]
     personas = list(dealt(cases, options.seed))[: options.personas or None]

@@ -1,4 +1,4 @@
-"""A graph of 100,000 passages and more than a million edges: what a query and a change cost.
+"""A graph of 100,000 passages and more than a million edges: what a query costs.
 
 Passages mention eight to twelve entities, as rare and as common as words are (Zipf); some facts. Where a
 machine is shared, processor time says more than the clock.
@@ -6,13 +6,12 @@ machine is shared, processor time says more than the clock.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from common import clock_and_cpu
+from common import clock_and_cpu, script_options
 from epic_graph.pagerank import Network
 
 WEIGHT_OF_PASSAGES = 0.05
@@ -47,11 +46,7 @@ def shown(what: str, runs: int, action: Callable[[int], Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--passages", type=int, default=100_000)
-    parser.add_argument("--facts", type=int, default=3, help="facts of a passage")
-    parser.add_argument("--runs", type=int, default=10)
-    options = parser.parse_args()
+    options = script_options(__doc__, passages=100_000, facts=3, runs=10)
     count, names, generator = options.passages, 3 * options.passages // 2, np.random.default_rng(0)
     mentioned = mentions(count, names, generator)
     network, said = Network(), facts(mentioned, count, options.facts, generator)
@@ -66,16 +61,7 @@ def main() -> None:
         near = draw.choice(count, 50, replace=False).tolist()
         network.pagerank(found, dict(zip(near, (WEIGHT_OF_PASSAGES * draw.random(50)).tolist(), strict=True)))
 
-    def add(passage: int) -> None:
-        own = generator.choice(mentioned[:, 1], 9)
-        network.add(np.array([passage]), np.column_stack([np.full(9, passage), own]), np.array([[passage, *own[:2]]]))
-
     shown("query", options.runs, query)
-    shown("add a passage", 100, lambda n: add(count + n))
-    shown("query after 100 were added", options.runs, query)
-    shown("replace a passage", 100, add)
-    shown("remove a passage", 100, lambda n: network.remove(np.array([n])))
-    shown("query after 100 were removed", options.runs, query)
 
 
 if __name__ == "__main__":

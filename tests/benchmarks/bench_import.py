@@ -7,7 +7,6 @@ Needs no data: a ChatGPT export and a folder of notes are made up in a temporary
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -19,7 +18,7 @@ from queue import Queue
 from threading import Event, Thread
 from typing import Any
 
-from common import clock_and_cpu, peak_ram
+from common import clock_and_cpu, peak_ram, script_options
 from epic_apps import SyncReport, import_from, sync
 from epic_apps.syncing import watch
 from epic_memory import EpicMemory, Settings
@@ -125,10 +124,7 @@ def measure_watch(memory: EpicMemory, notes: Path, count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--conversations", type=int, default=10_000)
-    parser.add_argument("--files", type=int, default=10_000)
-    asked = parser.parse_args()
+    asked = script_options(__doc__, conversations=10_000, files=10_000)
     with tempfile.TemporaryDirectory() as folder:
         if asked.conversations:
             measure_import(Path(folder), asked.conversations)

@@ -27,7 +27,6 @@ memory, and it seldom holds what they ask for.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -38,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from common import encoders, read_jsonl, with_encoders
+from common import encoders, read_jsonl, script_options
 from epic_memory import EpicMemory, Item, Stance
 from epic_memory.encoders import Encoder
 
@@ -159,12 +158,9 @@ def print_turns(encoder: Encoder, languages: Sequence[str]) -> None:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    with_encoders(made)
-    made.add_argument("--llm", help="a language model, such as ollama:qwen3:4b")
-    made.add_argument("--only", choices=("parallel", "speed", "turns"), help="only this")
-    made.add_argument("--languages", nargs="+", default=LANGUAGES)
-    options = made.parse_args()
+    options = script_options(
+        __doc__, encoders=True, llm=str, only=("parallel", "speed", "turns"), languages=list(LANGUAGES)
+    )
     for encoder in encoders(options):
         if options.only:
             some = {"parallel": print_parallel, "speed": print_speed, "turns": print_turns}

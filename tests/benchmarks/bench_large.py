@@ -1,9 +1,9 @@
-"""Search of a single large memory: exact, by the approximate index, and what FAISS's IVF and HNSW would give.
+"""Search of a single large memory: exact, by the approximate index, and what FAISS's IVF would give.
 
     python tests/benchmarks/bench_large.py ../shared/data --texts 200000
 
 A text is two sentences of the data folder; E(x) is the mean of theirs. Questions are the personas'. Times are of one
-thread's processor, so that other programs change them less. HNSW takes long: `--hnsw`.
+thread's processor, so that other programs change them less.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from common import parse, parser, personas, read_jsonl, unit
+from common import personas, read_jsonl, script_options, unit
 from epic_memory import EpicMemory, Item
 from epic_memory.encoders import embed, encoder_of
 from epic_memory.storage import vector_index
@@ -52,7 +52,7 @@ def tried(name: str, build: float, search: Search, vectors: np.ndarray, question
     return float(np.mean(hits))
 
 
-def indexes(vectors: np.ndarray, questions: np.ndarray, *, with_hnsw: bool) -> None:
+def indexes(vectors: np.ndarray, questions: np.ndarray) -> None:
     """Try each index over the same vectors, with the least effort that has the recall."""
     import faiss
 
@@ -64,8 +64,6 @@ def indexes(vectors: np.ndarray, questions: np.ndarray, *, with_hnsw: bool) -> N
     dimension, lists = vectors.shape[1], int(4 * len(vectors) ** 0.5)
     quantizer = faiss.IndexFlatIP(dimension)
     ivf = faiss.IndexIVFFlat(quantizer, dimension, lists, faiss.METRIC_INNER_PRODUCT)
-    hnsw = faiss.IndexHNSWFlat(dimension, 16, faiss.METRIC_INNER_PRODUCT)
-    hnsw.hnsw.efConstruction = 60
     with one_thread():
         build = spent(lambda: (ivf.train(vectors[: 40 * lists]), ivf.add(vectors)))[0]
         for share in (0.05, 0.1, 0.2, 0.4):
@@ -73,14 +71,6 @@ def indexes(vectors: np.ndarray, questions: np.ndarray, *, with_hnsw: bool) -> N
             name = f"IVF, {ivf.nprobe} of {lists} lists"
             if tried(name, build, lambda q: ivf.search(q[None], K)[1][0], vectors, questions, best) >= LEAST_RECALL:
                 break
-        if with_hnsw:
-            build = spent(lambda: hnsw.add(vectors))[0]
-            for effort in (64, 128, 256, 512):
-                hnsw.hnsw.efSearch = effort
-                name = f"HNSW, effort {effort}"
-                found = tried(name, build, lambda q: hnsw.search(q[None], K)[1][0], vectors, questions, best)
-                if found >= LEAST_RECALL:
-                    break
 
 
 def whole(path: Path, questions: list[str]) -> None:
@@ -98,10 +88,7 @@ def whole(path: Path, questions: list[str]) -> None:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--texts", type=int, default=200_000)
-    made.add_argument("--hnsw", action="store_true")
-    options = parse(made)
+    options = script_options(__doc__, data=True, texts=200_000)
     texts = [r["text"] for n in ("wiki_passages", "assistant_answers") for r in read_jsonl(options.data / f"{n}.jsonl")]
     sentences = sorted({one.strip() for text in texts for one in re.split(r"(?<=[.!?])\s+|\n+", text) if len(one) > 25})
     asked = sorted({q for one in personas(options.data, "PrefWiki") for _, questions in one for q in questions})[:100]
@@ -110,7 +97,7 @@ def main() -> None:
     first, second = np.random.default_rng(0).integers(len(sentences), size=(2, options.texts))
     vectors = unit(known[first] + known[second]).astype(np.float32)
     print(f"{options.texts:,} texts:")
-    indexes(vectors, questions, with_hnsw=options.hnsw)
+    indexes(vectors, questions)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.epic"
         with EpicMemory.open(path, ["I am vegan."]) as memory:

@@ -25,15 +25,13 @@ The rows, k = 5:
 - silence: prompts of small talk with no hit.
 - calls: of the model for each item added, without those that read the preferences; for each question, in an order drawn
   once.
-- listed: of choices, the share whose context lists the preference that decides; how many preferences the contexts of
-  choices, facts and small talk list on average.
+- listed: of choices, the share whose context lists the preference that decides.
 
 With `--held N` each memory holds N preferences: the life's, and others of the other lives and of `answers_*`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import time
@@ -43,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Judging, Known, Replayed, encoders, settled, with_encoders  # puts shared/tools on the path
+from common import Judging, Known, Replayed, encoders, script_options, settled  # puts shared/tools on the path
 from epic_memory import EpicMemory, Item
 from epic_memory.context import those_that_matter
 from epic_memory.encoders import embed
@@ -258,7 +256,6 @@ class Counts:
     calls_adding: int = 0
     calls: list[int] = field(default_factory=list)
     listed_right: list[bool] = field(default_factory=list)
-    listed: dict[str, list[int]] = field(default_factory=lambda: {"choice": [], "fact": [], "small_talk": []})
 
     def add(self, one: Life, way: Way) -> None:
         """Ask all questions of a life, in an order drawn once."""
@@ -269,8 +266,9 @@ class Counts:
             found = way.find(asked["question"])
             self.calls.append(0 if way.model is None else way.model.calls - before)
             self.count(asked, found)
-            if way.memory is not None:
-                self.look_into(asked, one, way.memory)
+            if way.memory is not None and asked["kind"] == "choice":
+                matters = those_that_matter(way.memory.search(asked["question"], K).matters)
+                self.listed_right.append(one.preferences[asked["preference"]] in [each.text for each in matters])
 
     def count(self, asked: dict[str, Any], found: list[str]) -> None:
         rows = self.rows
@@ -285,13 +283,6 @@ class Counts:
             rows["facts"] += 1
             rows["fact first"] += bool(set(asked["answer"]) & set(found[:1]))
 
-    def look_into(self, asked: dict[str, Any], one: Life, memory: EpicMemory) -> None:
-        """Count the preferences that the context of a question lists."""
-        listed = [each.text for each in those_that_matter(memory.search(asked["question"], K).matters)]
-        self.listed[asked["kind"]].append(len(listed))
-        if asked["kind"] == "choice":
-            self.listed_right.append(one.preferences[asked["preference"]] in listed)
-
     def shares(self) -> dict[str, str]:
         """Return what calls and contexts come to, by the names of the rows."""
         if not self.listed_right:
@@ -300,7 +291,6 @@ class Counts:
             "calls an item added": f"{self.calls_adding / self.items:.2f}",
             "calls a question": f"{np.mean(self.calls):.2f}",
             "choices: right one listed": f"{np.mean(self.listed_right):.2f}",
-            "listed: choice/fact/talk": "/".join(f"{np.mean(counts):.1f}" for counts in self.listed.values()),
         }
 
 
@@ -326,12 +316,7 @@ def print_lives(lives: Sequence[Life], encoder: Encoder, ways: Sequence[str]) ->
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--lives", nargs="*", default=["a", "b", "c", "d", "e"], help="which lives (default: all)")
-    made.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), help="which columns")
-    made.add_argument("--held", type=int, help="how many preferences are held (default: the life's)")
-    with_encoders(made)
-    options = made.parse_args()
+    options = script_options(__doc__, encoders=True, lives=["a", "b", "c", "d", "e"], ways=list(WAYS), held=int)
     lives = [life(name) for name in options.lives]
     if options.held:
         lives = [with_others(one, options.held) for one in lives]

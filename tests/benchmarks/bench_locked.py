@@ -7,13 +7,13 @@ Needs no data, and the extra "encryption". Times are the processor's, the least 
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from common import script_options
 from epic_memory import EpicMemory, Item, Settings
 from epic_memory.storage.sqlite.locking import Key
 
@@ -48,10 +48,7 @@ def measured(path: Path, key: str | None, items: int, rounds: int) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=7)
-    given = parser.parse_args()
+    given = script_options(__doc__, items=2_000, rounds=7)
     with tempfile.TemporaryDirectory() as folder:
         plain = measured(Path(folder) / "plain.epic", None, given.items, given.rounds)
         locked = measured(Path(folder) / "locked.epic", "correct horse battery", given.items, given.rounds)

@@ -7,14 +7,11 @@ Needs no data. Most are on the states that merges join, the others on files. A d
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-
+from common import script_options
 from devices import DEEDS, Step, check_files, check_states
 
 
@@ -25,10 +22,7 @@ def history(chance: random.Random, most: int) -> list[Step]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, count in (("histories", 100_000), ("files", 200), ("seed", 1)):
-        parser.add_argument(f"--{name}", type=int, default=count)
-    given = parser.parse_args()
+    given = script_options(__doc__, histories=100_000, files=200, seed=1)
     chance = random.Random(given.seed)
     for _ in range(given.histories):
         check_states(history(chance, 4), history(chance, 16))

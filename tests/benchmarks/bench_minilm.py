@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from common import parse, parser, passages, read_jsonl
+from common import passages, read_jsonl, script_options
 from epic_memory.encoders import Encoder, MiniLMEncoder, StaticEncoder
 from epic_memory.encoders.static import BUNDLED
 
@@ -53,9 +53,7 @@ def print_speed(several: dict[str, Encoder], passages: Sequence[str], questions:
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--only", choices=("speed",), help="without the bytes")
-    options = parse(made)
+    options = script_options(__doc__, data=True, only=("speed",))
     spec = find_spec("epic_minilm")
     assert spec is not None and spec.origin is not None
     if not options.only:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import stores
-from common import parse, parser
+from common import script_options
 from epic_eval.datasets import read_passages
 from epic_eval.journal import read_lines
 from epic_eval.report import Part, Report, Table, Text, aligned
@@ -134,12 +134,7 @@ def peers_report(made: dict[tuple[str, int], dict[str, Any] | str]) -> list[Part
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--out", default="out", help="a folder for what is measured and for the report")
-    made.add_argument("--sizes", type=int, nargs="*", default=[1_000, 10_000], help="numbers of texts")
-    made.add_argument("--only", nargs="*", default=list(PEERS), choices=list(PEERS), metavar="NAME", help="which peers")
-    made.add_argument("--seconds", type=float, default=600.0, help="how long each may take")
-    options = parse(made)
+    options = script_options(__doc__, data=True, out="out", sizes=[1000, 10000], only=list(PEERS), seconds=600.0)
     work = Path(options.out) / "peers"
     found = measure_all(options.data, work, options.sizes, names=options.only, seconds=options.seconds, say=print)
     shutil.rmtree(work, ignore_errors=True)

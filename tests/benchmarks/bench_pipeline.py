@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Known, parse, parser, read_jsonl, searching, settled
+from common import Known, read_jsonl, script_options, searching, settled
 from epic_memory import EpicMemory
 from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.types import Hits
@@ -76,20 +76,15 @@ def rows_of(encoder: Encoder, case: Case) -> dict[str, tuple[float, ...]]:
         with EpicMemory(persona, encoder=encoder, **settled(**settings)) as memory:
             memory.add(case.corpus)
             size = (len(memory) / len(case.corpus), memory.stats().bytes["total"])
-            ways = {name: ("off", "prefer")}
-            if name == "C+F":
-                ways |= {f"C+F+S ({mode})": (mode, "prefer") for mode in ("paper", "signed")}
-                ways |= {f"C+F+S ({mode}), any stance": (mode, "any") for mode in ("paper", "signed")}
-            for way, (mode, policy) in ways.items():
-                options = searching(steering=mode, stance_policy=policy)
+            ways = {name: "off"} | ({f"C+F+S ({mode})": mode for mode in ("paper", "signed")} if name == "C+F" else {})
+            for way, mode in ways.items():
+                options = searching(steering=mode)
                 rows[way] = (*rank(case, memory.search(case.question, max(1, len(memory)), **options)), *size)
     return rows
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--cases", type=int, default=120)
-    options = parse(made)
+    options = script_options(__doc__, data=True, cases=120)
     cases = cases_of(read_jsonl(options.data / "prefeval_mcq.jsonl"))
     # Evenly over the file, which is sorted by topic.
     wanted = min(options.cases, len(cases))

@@ -25,7 +25,14 @@ import numpy as np
 
 from bench_pool import make
 from bench_scale_out import corpus, staged
-from common import clock_and_cpu, parse, parser, passage_texts, preferences_in, print_load, print_percentiles
+from common import (
+    clock_and_cpu,
+    passage_texts,
+    preferences_in,
+    print_load,
+    print_percentiles,
+    script_options,
+)
 from epic_scale import MemoryPool, name_of
 from epic_scale.opened import resident_bytes
 
@@ -206,13 +213,9 @@ def million(options: argparse.Namespace, folder: Path, preferences: list[str], t
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--users", type=int, default=1_000_000)
-    made.add_argument("--turns", type=int, default=600)
-    made.add_argument("--zipf", type=float, default=1.1)
-    made.add_argument("--only", choices=("model", "files"))
-    made.add_argument("--folder", help="the users' files, such as `bench_pool.py` makes; kept, and used again")
-    options = parse(made)
+    options = script_options(
+        __doc__, data=True, users=1000000, turns=600, zipf=1.1, only=("model", "files"), folder=str
+    )
     preferences = preferences_in(options.data)
     texts = passage_texts(options.data)
     print_load()

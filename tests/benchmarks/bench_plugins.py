@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 
 import epic_langchain
 import epic_llamaindex
-from common import medians
+from common import medians, script_options
 from epic_memory import EpicMemory, Settings
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with on-site casinos.", "I only drive electric cars."]
@@ -15,10 +14,7 @@ SUBJECTS = ("A vegan dish of lentils", "A hotel without a casino", "An electric 
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__)
-    made.add_argument("--texts", type=int, default=1000)
-    made.add_argument("--runs", type=int, default=500)
-    options = made.parse_args()
+    options = script_options(__doc__, texts=1_000, runs=500)
     texts = [f"{SUBJECTS[n % len(SUBJECTS)]}, number {n} of the catalogue." for n in range(options.texts)]
     loop = asyncio.new_event_loop()
     for fine in (False, True):

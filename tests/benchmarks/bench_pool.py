@@ -19,12 +19,11 @@ import numpy as np
 
 from common import (
     clock_and_cpu,
-    parse,
-    parser,
     passage_texts,
     preferences_in,
     print_load,
     print_percentiles,
+    script_options,
     seconds_of,
 )
 from epic_memory import EpicMemory, Settings
@@ -49,12 +48,7 @@ def make(pool: MemoryPool, users: Iterable[int], preferences: list[str], texts: 
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--users", type=int, default=1000)
-    made.add_argument("--folder", default="")
-    made.add_argument("--searches", type=int, default=500)
-    made.add_argument("--gc", action="store_true", help="collect garbage more rarely, as examples/service does")
-    options = parse(made)
+    options = script_options(__doc__, data=True, users=1_000, folder="", searches=500, gc=False)
     if options.gc:
         gc.set_threshold(50_000, 50, 50)
     preferences = preferences_in(options.data)

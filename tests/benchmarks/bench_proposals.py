@@ -13,8 +13,6 @@ weights fitted without it.
 from __future__ import annotations
 
 import argparse
-import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -65,37 +63,25 @@ def is_right(proposal: Proposal, label: dict[str, Any], *, kind: bool = True) ->
 
 def measure(path: Path, lm: ReplayedModel | None) -> None:
     rows = read_jsonl(path)
-    made, right, near, wanted = Counter[str](), Counter[str](), 0, Counter[str]()
-    kinds, traps, seconds = Counter[str](), 0, 0.0
+    made = right = near = wanted = traps = 0
     for row in rows:
         with memory_with(row["known"], row["expect"]) as memory:
-            started = time.perf_counter()
             proposals = memory.proposals.propose([{"role": "user", "content": row["turn"]}], lm=lm)
-            seconds += time.perf_counter() - started
         open_labels = list(row["expect"])
-        wanted[row["kind"]] += len(open_labels)
-        kinds.update(label["kind"] for label in open_labels)
+        wanted += len(open_labels)
         for proposal in proposals:
             assert proposal.quote in row["turn"]
-            made[row["kind"]] += 1
+            made += 1
             near += any(is_right(proposal, label, kind=False) for label in row["expect"])
             hit = next((label for label in open_labels if is_right(proposal, label)), None)
             if hit is not None:
                 open_labels.remove(hit)
-                right[row["kind"]] += 1
-                right[hit["kind"]] += 1
+                right += 1
         traps += row["kind"] in ("trap", "nothing") and bool(proposals)
-    of_turns = ("explicit", "change", "temporary", "trap", "nothing")
-    total, hits = sum(made.values()), sum(right[kind] for kind in of_turns)
-    print(f"{path.name}: {len(rows)} turns, {total} proposals, {sum(wanted.values())} labelled")
-    print(f"  precision {hits / max(total, 1):.3f}   ({near / max(total, 1):.3f} whatever the kind)")
-    print(f"  recall    {hits / max(sum(wanted.values()), 1):.3f}")
+    print(f"{path.name}: {len(rows)} turns, {made} proposals, {wanted} labelled")
+    print(f"  precision {right / max(made, 1):.3f}   ({near / max(made, 1):.3f} whatever the kind)")
+    print(f"  recall    {right / max(wanted, 1):.3f}")
     print(f"  traps and nothings with a proposal: {traps}")
-    print(f"  {1000 * seconds / len(rows):.2f} ms a turn")
-    for kind in of_turns[:3]:
-        print(f"  {kind:20} right {right[kind]:3} of {made[kind]:3} made, {wanted[kind]:3} labelled")
-    for kind, count in sorted(kinds.items()):
-        print(f"  {kind:20} recall {right[kind] / count:.2f} of {count}")
 
 
 def obeyed(path: Path) -> None:
@@ -122,7 +108,6 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=WRITTEN)
     parser.add_argument("--turns", action="append", help="a file of labelled turns (repeatable); default: all of them")
     parser.add_argument("--model", action="store_true", help="with a strong model's answers; of turns_e.jsonl only")
-    parser.add_argument("--no-hostile", action="store_true")
     parser.add_argument("--left-out", action="store_true", help="read each file by weights fitted without it")
     options = parser.parse_args()
     if options.model:
@@ -132,8 +117,7 @@ def main() -> None:
         if options.left_out:
             leave_out(name)
         measure(options.folder / name, None)
-    if not options.no_hostile:
-        obeyed(options.folder / "hostile.jsonl")
+    obeyed(options.folder / "hostile.jsonl")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A reranker that learns: choices by topic, one simulated user's feedback, and what it costs.
+"""A reranker that learns: choices by topic, and one simulated user's feedback.
 
 Choices: 240 of our own (`shared/tools/written/choices.jsonl`), ten topics. For each, a memory of the options of its
 topic (the question's own and nineteen others) under its preference; the candidates are the twenty that a search finds.
@@ -14,16 +14,13 @@ over the events.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from common import interval, panels, save_figure, searching, seconds_of
+from common import interval, panels, save_figure, script_options
 from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_rerank import Example, LearnedReranker, TrainingSettings, forget, learn, reranker_of
 from epic_rerank.policy import log_probability, sample
@@ -151,15 +148,6 @@ def feedback(events: int) -> tuple[Curve, float]:
         print(f"    retrieval {plain.mean():.3f}, learnt {learnt.mean():.3f}", end=" ")
         print(f"{(learnt - plain).mean():+.3f} [{low:+.3f}, {high:+.3f}]; learning {1000 * np.median(taken):.0f} ms")
         print("    by events: " + ", ".join(f"{count:.0f}: {share:.3f}" for count, share, _, _ in curve), flush=True)
-        size = len(json.dumps(reranker_of(memory).as_object()))
-        print(f"what was learnt {size:,} bytes")
-        for options in ({}, {"chooser": reranker_of(memory)}):
-            taken = []
-            for question in held:
-                search = partial(memory.search, question, 3, **searching(min_score=None, **options))
-                search()
-                taken.append(seconds_of(search))
-            print(f"a search{' with it' if options else ''} {1000 * np.median(taken):.2f} ms")
     return curve, float(plain.mean())
 
 
@@ -181,10 +169,7 @@ def draw(learnt: tuple[Curve, float], used: tuple[Curve, float], path: Path) -> 
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--events", type=int, default=200, help="feedback events")
-    made.add_argument("--plot", metavar="FILE", help="draw what is learnt, by lists and by events seen")
-    options = made.parse_args()
+    options = script_options(__doc__, events=200, plot=str)
     learnt, used = choices(bool(options.plot)), feedback(options.events)
     if options.plot:
         draw(learnt, used, Path(options.plot))

@@ -9,12 +9,12 @@ other passages have no labels: some of them are relevant too, so that not even a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from common import parse, parser, read_jsonl, sources
+from common import read_jsonl, script_options, sources
 from epic_memory.encoders import StaticEncoder
 from epic_memory.pipeline.coarse_filter import coarse_filter
 from epic_memory.retention import AT_A_TIME, Held, Positions, choose, least_valuable_first
@@ -36,15 +36,9 @@ def in_random_order(held: Held) -> Positions:
     return np.random.default_rng(seed).permutation(len(held)).astype(np.intp)
 
 
-def least_confident_first(held: Held) -> Positions:
-    """Return the order by confidence alone."""
-    return least_valuable_first(replace(held, similarity=np.zeros_like(held.similarity)))
-
-
 ORDERS = {
     "random": in_random_order,
     "fifo": oldest_first,
-    "confidence": least_confident_first,
     "by-value": least_valuable_first,
 }
 
@@ -125,12 +119,7 @@ def survivors(
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--orders", type=int, default=5)
-    made.add_argument("--others", type=int, default=2000, help="unlabelled chunks that each stream is drawn from")
-    made.add_argument("--capacity", type=float, default=0.1, help="share of a user's entries that fits")
-    made.add_argument("--floor", type=int, default=0, help="entries that each preference keeps")
-    options = parse(made)
+    options = script_options(__doc__, data=True, orders=5, others=2_000, capacity=0.1, floor=0)
     users = list(streams(options.data, options.others))
     total = sum(int(relevant.sum()) for _, relevant in users)
     print(f"{len(users)} users, {sum(len(held) for held, _ in users)} entries, {total} relevant", end="; ")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from common import Judging, parser, seconds_of, settled, unit
+from common import Judging, script_options, seconds_of, settled, unit
 from epic_memory import EpicMemory
 from epic_memory.storage.vector_index import PAYS_AFTER
 from epic_memory.types import Alignment, Candidate, Decision, Item, Stance, Verdict
@@ -171,11 +171,7 @@ def preferences(path: Path, runs: int) -> None:
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--entries", type=int, default=100_000)
-    made.add_argument("--runs", type=int, default=5)
-    made.add_argument("--keep", type=Path, help="make the file here, or use the one that is here, and leave it")
-    options = made.parse_args()  # everything here is made up: the data folder may be given, and is not read
+    options = script_options(__doc__, entries=100_000, runs=5, keep=Path)
     with tempfile.TemporaryDirectory() as folder:
         path = options.keep or Path(folder) / "large.epic"
         if not path.exists():

@@ -7,17 +7,17 @@
 Without `--workers` the stages run in this process, so that their seconds are those of the processor. Chunks beyond
 those of the data folder are its passages with another number. The loop over `add` is measured on some of the people.
 With one and two workers of Ray the speed-up is printed beside what two independent processes reach here that judge the
-same chunks. `--folder` is kept, with the corpus, the memories and `progress.jsonl`: a run that was killed goes on. A
-cost model of such runs is fitted by `bench_plan.py`.
+same chunks. `--folder` is kept, with the corpus and the memories: a run that was killed goes on. A cost model of such
+runs is fitted by `bench_plan.py`.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import random
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -28,7 +28,7 @@ from pathlib import Path
 # As Ray gives each worker; read when NumPy is imported. A second one waits in a loop that counts as processor time.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-from common import parse, parser, passage_texts, peak_ram, preferences_in, print_load
+from common import passage_texts, peak_ram, preferences_in, print_load, script_options
 from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import encoder_of
 from epic_scale.judging import Judge, Judgement
@@ -134,19 +134,13 @@ class Peaks(dict[str, float]):
 
 
 @contextmanager
-def watched(folder: Path, every: float = 2.0) -> Iterator[Peaks]:
-    """Write the progress of a build into `progress.jsonl`, and yield the peaks of RAM."""
-    peaks, ended, started = Peaks(), threading.Event(), time.time()
+def watched(every: float = 2.0) -> Iterator[Peaks]:
+    """Yield the peaks of RAM, looked for now and then."""
+    peaks, ended = Peaks(), threading.Event()
 
     def watch() -> None:
-        with (folder / "progress.jsonl").open("a") as file:
-            while not ended.wait(every):
-                peaks.look()
-                batches = len(list(folder.glob("sink/work/*/rows-*.parquet")))
-                memories = len(list(folder.glob("sink/users/*/*.epic")))
-                line = {"seconds": round(time.time() - started), "batches": batches, "memories": memories, **peaks}
-                file.write(json.dumps(line) + "\n")
-                file.flush()
+        while not ended.wait(every):
+            peaks.look()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -182,7 +176,7 @@ def with_ray(people: dict[str, list[str]], texts: Sequence[str], size: int, work
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         ray.data.DataContext.get_current().enable_progress_bars = False
     given = written(texts, size, folder / "corpus")
-    with watched(folder) as peaks:
+    with watched() as peaks:
         started = time.perf_counter()
         report = build(given, people, str(folder / "sink"), encoder="static", concurrency=workers)
         clock = time.perf_counter() - started
@@ -232,14 +226,9 @@ def ceiling(people: dict[str, list[str]], texts: Sequence[str]) -> float:
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--chunks", type=int, nargs="+", default=[1000])
-    made.add_argument("--people", type=int, nargs="+", default=[100])
-    made.add_argument("--workers", type=int, nargs="*", default=[], help="of Ray")
-    made.add_argument("--folder", type=Path, help="that stays, for one size of a build and one number of workers")
-    options = parse(made)
+    options = script_options(__doc__, data=True, chunks=[1000], people=[100], workers=[int], folder=Path)
     if options.folder and max(map(len, (options.chunks, options.people, options.workers))) > 1:
-        made.error("--folder is for one number of chunks, of people and of workers")
+        sys.exit("--folder is for one number of chunks, of people and of workers")
     preferences = preferences_in(options.data)
     texts = passage_texts(options.data)
     print_load()

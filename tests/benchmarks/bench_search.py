@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from common import parse, parser, passages, personas, seconds_of
+from common import passages, personas, script_options, seconds_of
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import SentenceTransformerEncoder, default_encoder, embed
 from epic_memory.encoders.base import Encoder
@@ -19,9 +19,7 @@ from epic_memory.verification import EmbeddedVerifier
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--teacher", help="folder of all-MiniLM-L6-v2")
-    options = parse(made)
+    options = script_options(__doc__, data=True, teacher=str)
     persona = personas(options.data, "PrefWiki")[0]
     preferences = [preference for preference, _ in persona]
     questions = [question for _, asked in persona for question in asked]

@@ -6,13 +6,12 @@ who knew what is measured). Everything is kept and nothing steers. The questions
 policy and its threshold; those of odd number are only run. F1 is of the set taken against the notes needed, averaged
 over questions.
 
-Against it: the first k with the same mean number of hits (a mixture of two k), and the policy trained on by REINFORCE
-with F1 as the reward. `--plot FILE` draws how many hits are taken by how many are needed.
+Against it: the first k with the same mean number of hits (a mixture of two k). `--plot FILE` draws how many hits are
+taken by how many are needed, `--fit` writes the weights of `epic_rerank.selection`.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bench_two_hop import corpus
-from common import interval, panels, save_figure
+from common import interval, panels, save_figure, script_options
 from epic_graph.memory import GraphMemory
 from epic_memory import SearchOptions, Settings
 from epic_memory.encoders import default_encoder
@@ -96,31 +95,6 @@ def best_threshold(policy: Policy, train: Sequence[Asked]) -> Policy:
     return max(tried, key=lambda one: np.mean([f1(asked, select(one, asked)) for asked in train]))
 
 
-def reinforced(policy: Policy, train: Sequence[Asked], epochs: int = 30, episodes: int = 8) -> Policy:
-    """REINFORCE from the regression: reward F1, baseline the mean of a question's episodes."""
-    generator = np.random.default_rng(0)
-    weights = np.append(policy.weights, policy.bias)
-    for _ in range(epochs):
-        for number in generator.permutation(len(train)):
-            asked, now = train[number], replace(policy, weights=weights[:-1], bias=float(weights[-1]))
-            slopes, rewards = [], []
-            for _ in range(episodes):
-                slope = np.zeros_like(weights)
-
-                def act(place: int, x: np.ndarray, now: Policy = now, slope: np.ndarray = slope) -> bool:
-                    p = chance(now, x)
-                    takes = place == 0 or bool(generator.random() < p)
-                    if place:
-                        slope += (takes - p) * np.append((x - policy.mean) / policy.scale, 1.0)
-                    return takes
-
-                rewards.append(f1(asked, walked(asked, act)))
-                slopes.append(slope)
-            gained = np.array(rewards) - np.mean(rewards)
-            weights += 0.02 * (gained @ np.array(slopes)) / episodes
-    return best_threshold(replace(policy, weights=weights[:-1], bias=float(weights[-1])), train)
-
-
 def first(asked: Asked, k: int) -> float:
     return f1(asked, range(min(k, len(asked.hits))))
 
@@ -161,9 +135,6 @@ def measure(name: str, search: Callable[..., Hits], shipped: Policy) -> tuple[Po
     report(f"first {best_k} (best k)", test, [range(best_k) for _ in test])
     policy = fitted(train)
     regression = report("logistic regression", test, [select(policy, asked) for asked in test])
-    trained = reinforced(policy, train)
-    gain = report("and REINFORCE", test, [select(trained, asked) for asked in test]) - regression
-    print("    REINFORCE less regression {:+.3f} [{:+.3f}, {:+.3f}]".format(gain.mean(), *interval(gain)))
     taken = [selection.taken(a.text, a.hits, a.hits.vectors, shipped) for a in test]
     report("as shipped", test, taken)
     needed = [len(asked.needed) for asked in test]
@@ -182,10 +153,7 @@ def draw(sizes: dict[str, list[float]], path: Path) -> None:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--fit", action="store_true", help="write the weights of epic_rerank.selection")
-    made.add_argument("--plot", metavar="FILE", help="draw how many hits are taken, by how many are needed")
-    options = made.parse_args()
+    options = script_options(__doc__, fit=False, plot=str)
     graph = GraphMemory(encoder=default_encoder(), settings=Settings(coarse=False, fine=False))
     graph.add(corpus())
     sizes: dict[str, list[float]] = {}

@@ -6,10 +6,10 @@ topic of a preference or a note, facts of other people. In 50 turns one or two n
 1 and 6 were looked at, the other eight were only run.
 
 Every store holds a life's notes and preferences and is asked with each turn as it comes. Ours knows the preferences as
-such, has default settings and no model, and is measured by its context, which lists preferences, and by the retriever
-that a user of LangChain gets. The others take all as texts, with one encoder for all (static): Chroma and FAISS give
-their usual five; LangMem's search tool, mem0 (`infer=False`) and LlamaIndex's VectorMemoryBlock what they give by
-default. What is not installed is left out (extra: peers).
+such, has default settings and no model, and is measured by its context, which lists preferences. The others take all as
+texts, with one encoder for all (static): Chroma and FAISS give their usual five; LangMem's search tool, mem0
+(`infer=False`) and LlamaIndex's VectorMemoryBlock what they give by default. What is not installed is left out (extra:
+peers).
 
 - silent turns: the share with anything injected, by kind of turn; words added.
 - needed: the share of the notes, and of the preferences, that come; of these turns, how many have others beside.
@@ -23,7 +23,6 @@ matters. 0 is what is shipped.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import tempfile
@@ -36,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Known, encoders, panels, save_figure, with_encoders  # puts shared/tools on the path
+from common import Known, encoders, panels, save_figure, script_options  # puts shared/tools on the path
 from epic_memory import EpicMemory, SearchOptions
 from epic_memory.context import ContextWeights
 from epic_memory.encoders import Encoder
@@ -69,15 +68,6 @@ def personal(life: dict[str, Any], folder: Path) -> Search:
     return partial(memory.context, options=PERSONAL)
 
 
-def retriever(life: dict[str, Any], folder: Path) -> Search:
-    from epic_langchain import EpicRetriever
-
-    memory = EpicMemory(life["preferences"])
-    memory.add(life["notes"])
-    found = EpicRetriever(memory=memory)
-    return lambda turn: "\n".join(document.page_content for document in found.invoke(turn))
-
-
 def store(name: str, search: Callable[[Any, str], Sequence[str]]) -> Callable[[dict[str, Any], Path], Search]:
     def opened(life: dict[str, Any], folder: Path) -> Search:
         version(PEERS[name].package)
@@ -104,7 +94,6 @@ def block(peer: Any, turn: str) -> Sequence[str]:
 WAYS: dict[str, Callable[[dict[str, Any], Path], Search]] = {
     "epic-memory, context": context,
     "epic-memory, personal": personal,
-    "epic-memory, EpicRetriever": retriever,
     "FAISS flat, five": store("FAISS flat", five),
     "Chroma, five": store("Chroma", five),
     "LangMem, search tool": store("LangMem", lambda peer, turn: list(peer.search(turn))),
@@ -262,18 +251,12 @@ def draw(made: dict[str, dict[str, float]], path: Path) -> None:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), help="which columns")
-    made.add_argument("--looked-at", action="store_true", help="only the lives that were looked at")
-    made.add_argument("--plot", metavar="FILE", help="draw the lives that were only run")
-    made.add_argument("--curve", action="store_true", help="our context with other bounds, lives that were only run")
-    with_encoders(made)
-    options = made.parse_args()
+    options = script_options(__doc__, encoders=True, ways=list(WAYS), plot=str, curve=False)
     lives = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(LIVES.glob("life_*.json"))}
     if options.curve:
         print_curves([life for name, life in lives.items() if name not in LOOKED_AT], encoders(options))
         return
-    for looked_at in (True,) if options.looked_at else (True, False):
+    for looked_at in (True, False):
         some = [life for name, life in lives.items() if (name in LOOKED_AT) == looked_at]
         found = measured(some, options.ways)
         turns = sum(len(one["turns"]) for one in some)

@@ -13,7 +13,6 @@ Those of a were looked at, those of b were only run, once. What was said stands 
 
 from __future__ import annotations
 
-import argparse
 import json
 import lzma
 import tempfile
@@ -23,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from common import Known, encoders, with_encoders  # puts shared/tools on the path
+from common import Known, encoders, script_options  # puts shared/tools on the path
 from epic_eval.arms.lexical import BM25
 from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.encoders import Encoder, embed
@@ -97,10 +96,7 @@ def recall(found: Sequence[Sequence[int]]) -> float:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    with_encoders(made)
-    made.add_argument("--set", choices=list(SETS), action="append", help="which pairs (repeatable)")
-    options = made.parse_args()
+    options = script_options(__doc__, encoders=True, set=list(SETS))
     several = list(map(Known, encoders(options)))
     for name in options.set or SETS:
         file, numbers = SETS[name]

@@ -9,19 +9,19 @@ was chosen by half of the topics.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from common import Known, parse, parser, read_jsonl
+from common import Known, read_jsonl, script_options
 from epic_memory.encoders import default_encoder, embed
 from epic_memory.runtime.effects import Call, in_thread, run
-from epic_memory.steering import QuerySteering
 from epic_plugins.vector_stores import SteeredSearch
 
 K = 5
+WAYS = {"query alone": "off", "paper (Eq. 7-8)": "paper", "signed": "signed"}
 Found = Sequence[int]
 
 
@@ -43,28 +43,11 @@ class Store:
         best = np.argpartition(-cosines, min(count, len(cosines) - 1))[:count]
         return best[np.argsort(-cosines[best], kind="stable")].tolist()
 
-    def ways(self) -> dict[str, Callable[[str, Sequence[str]], Found]]:
-        """Each takes a question and preferences, and gives the rows of the first K hits."""
-        return {
-            "query alone": lambda q, p: self._searched("off", q, p),
-            "paper (Eq. 7-8)": lambda q, p: self._searched("paper", q, p),
-            "signed": lambda q, p: self._searched("signed", q, p),
-            "the query's 4k by QuerySteering.score": lambda q, p: self._scored("off", q, p),
-            "signed 4k by QuerySteering.score": lambda q, p: self._scored("signed", q, p),
-        }
-
-    def _searched(self, mode: Any, question: str, preferences: Sequence[str], count: int = K) -> list[int]:
+    def found(self, mode: Any, question: str, preferences: Sequence[str]) -> Found:
+        """The rows of the first K hits."""
         target = run(self.search.target(self.encoder.encode([question])[0].tolist(), tuple(preferences), mode))
-        found = self.search.find(target, count, self.searching, lambda row: (self.texts[row], {}))
+        found = self.search.find(target, K, self.searching, lambda row: (self.texts[row], {}))
         return [one.document for one in run(found)]
-
-    def _scored(self, mode: Any, question: str, preferences: Sequence[str]) -> Found:
-        rows = np.array(self._searched(mode, question, preferences, 4 * K))
-        steering = QuerySteering(self.encoder, preferences, "signed")
-        scores = steering.score_texts(
-            self.encoder.encode([question])[0], [self.texts[row] for row in rows], self.vectors[rows]
-        )
-        return rows[np.argsort(-scores, kind="stable")][:K].tolist()
 
 
 class Case(NamedTuple):
@@ -94,13 +77,13 @@ def judged(store: Store, case: Case, found: Found) -> tuple[float, float, float]
 
 def print_choices(store: Store, cases: Sequence[Case]) -> None:
     print(f"{f'{len(store.texts)} texts':42} own followed broken")
-    for name, way in store.ways().items():
-        found = [judged(store, case, way(case.question, case.preferences)) for case in cases]
+    for name, mode in WAYS.items():
+        found = [judged(store, case, store.found(mode, case.question, case.preferences)) for case in cases]
         print("{:40} {:.3f} {:.3f} {:.2f}".format(name, *np.mean(found, axis=0)), flush=True)
 
 
 def main() -> None:
-    options = parse(parser(__doc__.splitlines()[0]))
+    options = script_options(__doc__, data=True)
     cases = cases_of(read_jsonl(options.data / "prefeval_mcq.jsonl"))
     encoder = Known(default_encoder())
     print(f"{encoder.name}, steering from {encoder.floor}")

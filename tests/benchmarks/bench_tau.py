@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from common import parse, parser, passages, personas, read_jsonl
+from common import passages, personas, read_jsonl, script_options
 from epic_memory.encoders import StaticEncoder
 
 TAUS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--encoder", help="folder of a static encoder; default: the one in the package")
-    options = parse(made)
-    encoder = StaticEncoder(options.encoder)
+    options = script_options(__doc__, data=True)
+    encoder = StaticEncoder()
     embedded = encoder.encode(passages(options.data))
     people = [encoder.encode([text for text, _ in persona]) for persona in personas(options.data, "PrefWiki")]
     highest = np.concatenate([(embedded @ preferences.T).max(axis=1) for preferences in people])

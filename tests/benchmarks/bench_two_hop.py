@@ -11,7 +11,6 @@ those of odd number were not.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -93,8 +92,6 @@ def measure(encoder: Encoder, asked: Sequence[Question]) -> None:
 
 
 def main() -> None:
-    made = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    made.parse_args()
     asked = questions()
     print(f"{len(asked)} questions, {len(corpus())} passages")
     measure(default_encoder(), asked)

@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from common import parse, parser
+from common import script_options
 from epic_eval.datasets import Data, Dataset, Persona, read_data
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.experiments.scores import Scores
 from epic_eval.options import say
 from epic_eval.report import Part, Report, Table, Text, aligned, plot_lines
-from epic_memory.encoders import Encoder, encoder_of
+from epic_memory.encoders import Encoder, default_encoder
 
 ARMS = ("told", "dense", "EPIC", "EPIC ours")
 COUNTS = (1, 2, 5, 10, 20, 40, 100, 200)
@@ -27,7 +27,7 @@ PLOTTED = {"choice": "following first", "tokens": "prompt tokens"}
 NOTE = "Means over personas; bytes are the mean of the states. No model answered: proxies, as in Table 2."
 
 
-def with_preferences(data: Data, count: int, pool: Data, seed: int = 0) -> Data:
+def with_preferences(data: Data, count: int, pool: Data) -> Data:
     """Return personas with that many preferences; the one of each question that is asked is always among them.
 
     A persona with more is split into several of its number, so that the same questions are asked at every count; one
@@ -37,12 +37,11 @@ def with_preferences(data: Data, count: int, pool: Data, seed: int = 0) -> Data:
         data: Whose personas.
         count: How many preferences each has, at least 1.
         pool: Personas of the same sets, from which further preferences are drawn.
-        seed: Of the draw.
     """
     every = {d.name: list(dict.fromkeys(p for each in d.personas for p in each.preferences)) for d in pool.datasets}
 
     def changed(dataset: Dataset, persona: Persona) -> list[Persona]:
-        chance = random.Random(f"{seed}/{persona.index}")
+        chance = random.Random(f"0/{persona.index}")
         own = chance.sample(persona.preferences, len(persona.preferences))
         others = [preference for preference in every[dataset.name] if preference not in own]
         made = []
@@ -59,20 +58,20 @@ def with_preferences(data: Data, count: int, pool: Data, seed: int = 0) -> Data:
     return replace(data, datasets=tuple(sets))
 
 
-def scores_of(data: Data, encoder: Encoder, folder: Path, seed: int) -> Scores:
-    retrieval = Retrieval(data, encoder, folder, seed=seed, say=say)
+def scores_of(data: Data, encoder: Encoder, folder: Path) -> Scores:
+    retrieval = Retrieval(data, encoder, folder, say=say)
     try:
         retrieval.ask(ARMS)
-        return Scores(retrieval, ARMS, None)
+        return Scores(retrieval, ARMS)
     finally:
         retrieval.close()
 
 
-def parts(data: Data, pool: Data, encoder: Encoder, folder: Path, seed: int) -> list[Part]:
+def parts(data: Data, pool: Data, encoder: Encoder, folder: Path) -> list[Part]:
     """A table and plots: the question's own preference is always there, the others are other personas'."""
     name, values = data.datasets[0].name, dict[tuple[str, str], list[float | None]]()
     for count in COUNTS:
-        scores = scores_of(with_preferences(data, count, pool, seed), encoder, folder, seed)
+        scores = scores_of(with_preferences(data, count, pool), encoder, folder)
         for arm in ARMS:
             for measure in (*PLOTTED, "MB"):
                 if arm != "told" or measure not in ("choice", "MB"):  # it finds nothing
@@ -92,20 +91,13 @@ def parts(data: Data, pool: Data, encoder: Encoder, folder: Path, seed: int) -> 
 
 
 def main() -> None:
-    made = parser(__doc__.splitlines()[0])
-    made.add_argument("--out", required=True, metavar="FOLDER", help="journals, plots and the report")
-    made.add_argument("--set", default="PrefEval", help="of personas")
-    made.add_argument("--personas", type=int, default=3, help="the first ones")
-    made.add_argument("--passages", type=int, default=1500, help="of the haystack")
-    made.add_argument("--encoder", default="static")
-    made.add_argument("--seed", type=int, default=0)
-    options = parse(made)
-    given: Any = {"sets": [options.set], "passages": options.passages, "seed": options.seed}
+    options = script_options(__doc__, data=True, out=..., set="PrefEval", personas=3, passages=1500)
+    given: Any = {"sets": [options.set], "passages": options.passages}
     data, pool = (read_data(options.data, personas=few, **given) for few in (options.personas, None))
-    encoder, folder = encoder_of(options.encoder), Path(options.out)
+    encoder, folder = default_encoder(), Path(options.out)
     about = f"{options.set}, {options.personas} personas, {len(data.corpus)} passages, encoder {encoder.name}"
-    report = Report("Variants of the data", [Text(f"{about}, seed {options.seed}.")])
-    report.parts += parts(data, pool, encoder, folder, options.seed)
+    report = Report("Variants of the data", [Text(f"{about}.")])
+    report.parts += parts(data, pool, encoder, folder)
     for part in report.parts:
         if isinstance(part, Table):
             print(aligned(part), flush=True)

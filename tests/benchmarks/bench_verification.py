@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from common import Replayed, parse, parser, personas, read_jsonl, sources
+from common import Replayed, personas, read_jsonl, script_options, sources
 from epic_memory import EpicMemory, Settings
 from epic_memory.lm.base import Schema
 from epic_memory.types import stable_id
@@ -58,7 +58,7 @@ def incoming(data: Path, persona: list[str], share: float) -> None:
 
 
 def main() -> None:
-    options = parse(parser(__doc__.splitlines()[0]))
+    options = script_options(__doc__, data=True)
     records = read_jsonl(options.data / "verification_labels.jsonl")
     # A pair counts once, however often it was judged.
     pairs = {

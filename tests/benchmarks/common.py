@@ -31,19 +31,39 @@ __all__ = ["searching", "settled"]
 RESAMPLES = 10_000
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """A parser that takes the data folder as an argument or from EPIC_DATA; there is no default."""
-    made = argparse.ArgumentParser(description=description)
-    made.add_argument("data", nargs="?", default=os.environ.get("EPIC_DATA"), help="the data folder, or EPIC_DATA")
-    return made
+def script_options(doc: str | None, *, data: bool = False, encoders: bool = False, **named: Any) -> argparse.Namespace:
+    """The options of a script, whose docstring is its help.
 
-
-def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
-    """The options; says what is missing if no data folder is given."""
+    Args:
+        doc: The docstring.
+        data: Whether it takes the data folder, as an argument or from EPIC_DATA; there is no default.
+        encoders: Whether it takes the encoders to measure with.
+        named: Options by name with their defaults: False is a switch, a list takes several values, a tuple has what
+            there is to choose from, a type (or a list of one) stands for no default, and ... has to be given.
+    """
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if data:
+        made.add_argument("data", nargs="?", type=Path, default=os.environ.get("EPIC_DATA"), help="or EPIC_DATA")
+    if encoders:
+        made.add_argument("--encoder", action="append", help="static, the default, minilm, multilingual (repeatable)")
+    for name, default in named.items():
+        given: dict[str, Any] = {"type": type(default), "default": default}
+        if default is False:
+            given = {"action": "store_true"}
+        elif default is ...:
+            given = {"required": True}
+        elif isinstance(default, tuple):
+            given = {"choices": default}
+        elif isinstance(default, list):
+            of_type = isinstance(default[0], type)
+            given = {"nargs": "*", "type": default[0] if of_type else type(default[0])}
+            given["default"] = [] if of_type else default
+        elif isinstance(default, type):
+            given = {"type": default}
+        made.add_argument(f"--{name.replace('_', '-')}", **given)
     options = made.parse_args()
-    if not options.data:
+    if data and not options.data:
         made.error("give the data folder as an argument, or in EPIC_DATA (docs/data.md says where the data is from)")
-    options.data = Path(options.data)
     return options
 
 
@@ -65,15 +85,6 @@ class Known:
 
     async def aencode(self, texts: Sequence[str]) -> np.ndarray:
         return self.encode(texts)
-
-
-def with_encoders(made: argparse.ArgumentParser) -> None:
-    """Add the option that names the encoders to measure with."""
-    made.add_argument(
-        "--encoder",
-        action="append",
-        help="one to measure with (repeatable): static, the default, minilm, multilingual, ...",
-    )
 
 
 def encoders(options: argparse.Namespace) -> list[Encoder]:

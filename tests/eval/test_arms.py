@@ -54,11 +54,13 @@ def test_stores_of_everything_take_new_preferences_without_building(tmp_path: Pa
     arm = arm_of("S", default_encoder())
     assert not arm.personal
     arm.build(CORPUS, [VEGAN], tmp_path)
-    plain = arm.retrieve("How do I get to Vienna?", 5)
-    arm.prefer([TRAINS])
-    steered = arm.retrieve("How do I get to Vienna?", 5)
-    assert len(plain.passages) == len(steered.passages) == 5
-    assert any("train" in passage.text for passage in steered.passages)
+    found = [arm.retrieve("How do I get to Vienna?", 5).passages]
+    for preferences in ([TRAINS], [VEGAN], []):
+        arm.prefer(preferences)
+        found.append(arm.retrieve("How do I get to Vienna?", 5).passages)
+    vegan, trains, vegan_again, plain = found
+    assert all(map(len, found)) and any("train" in passage.text for passage in trains)
+    assert vegan == vegan_again != plain != trains
     arm.close()
 
 

@@ -32,12 +32,12 @@ def check_of(messages: Sequence[Message]) -> str:
     return "violate" if "Does the answer recommend" in text else "helpful"
 
 
-def judging(**says: str) -> Own:
+def judging(quote: str = "Since you hate trains", **says: str) -> Own:
     """A model that says the same of every answer."""
 
     def answer(messages: Sequence[Message]) -> str:
         check = check_of(messages)
-        return json.dumps({"quote": "Since you hate trains", "answer": says.get(check, "yes")})
+        return json.dumps({"quote": quote, "answer": says.get(check, "yes")})
 
     return Own(answer, name="judge")
 
@@ -108,13 +108,14 @@ def test_a_quote_that_is_not_judged_matters_only_where_the_answer_breaks_the_pre
         assert judge.judged(ANSWER).complete == (violate == "no")
 
 
-def test_nothing_acknowledged_nothing_hallucinated(tmp_path: Path) -> None:
-    lm = judging(acknowledge="no")
+@pytest.mark.parametrize("says", [{"acknowledge": "no"}, {"quote": " "}])
+def test_nothing_acknowledged_or_quoted_nothing_hallucinated(tmp_path: Path, says: dict[str, str]) -> None:
+    lm = judging(**says)
     with Journal(tmp_path / "judged.jsonl") as journal:
         judge = Judge("judge", journal)
         judge.run(lm, [ANSWER])
         assert len(lm.sent) == 3
-        assert judge.judged(ANSWER).outcome == "preference_unaware"
+        assert judge.judged(ANSWER).checks["hallucinate"] == "no"
 
 
 def test_the_judge_sees_what_the_papers_judge_sees(tmp_path: Path) -> None:

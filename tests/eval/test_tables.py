@@ -25,7 +25,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 def measured(data: Data, preference: str, order: list[str], guidance: tuple[str, ...] = ()) -> dict[str, float]:
     passages = [{"id": item, "text": item, "guidance": guidance} for item in order[:5]]
     question = Question("What should I cook for dinner tonight?", preference)
-    return proxies(data, question, passages=passages, opening=(), order=order, nearness=None)
+    return proxies(data, question, passages=passages, opening=(), order=order)
 
 
 def test_choices_count_the_following_option_before_the_breaking_ones(data: Data) -> None:
@@ -77,7 +77,7 @@ def test_tier_0_prints_the_papers_tables(tmp_path: Path, epic: Epic) -> None:
     options = ("--sets", "PrefRQ", "--arms", arms, "--out", str(out), "--no-tau")
     first = epic("eval", "run", str(folder), *options)
     assert first.code == 0, first.err
-    tables = ("Table 2 by proxy: choice", "label", "Differences to dense", "Table 4", "Table 6", "Table 7", "Note 5")
+    tables = ("Table 2 by proxy: choice", "label", "Table 4", "Table 6", "Table 7", "Note 5")
     assert all(told in first.out for told in (*tables, "A proxy, not accuracy"))
     assert {path.name for path in out.iterdir()} >= {"report.md", "frontier_choice.svg"}
     # Run again, nothing is asked, and the figures are the same.

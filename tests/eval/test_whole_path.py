@@ -17,7 +17,7 @@ from epic_eval.datasets import read_data
 from epic_eval.experiments.retrieval import Retrieval
 from epic_eval.journal import Journal, read_lines
 from epic_eval.judge import Judge
-from epic_eval.stages import Folder, accuracy_parts
+from epic_eval.stages import Folder, Slots, accuracy_parts
 from epic_memory.encoders import default_encoder
 from epic_memory.lm import Message
 from evaluation_data import OPTIONS, QUIET, TRAINS, VEGAN, tiny_data
@@ -84,7 +84,7 @@ def test_a_run_stopped_at_random_asks_nothing_twice(out: Path, seed: int) -> Non
     chance, stops = random.Random(seed), 0
     while True:
         folder = Folder(out)
-        slots = folder.slots()
+        slots = Slots(out=str(out)).chosen(folder)
         judge = Judge("judge", folder.verdicts)
         try:
             ask(lm, [slot.request for slot in slots], folder.answers)
@@ -196,8 +196,9 @@ def test_a_model_elsewhere_answers_and_judges_by_files(out: Path, epic: Epic, tm
 
 def test_a_sample_is_even_over_sets_and_personas_and_told_apart_by_nothing(run: Path, tmp_path: Path) -> None:
     folder = Folder(run)
-    every = folder.slots()
-    chosen = folder.slots(arms=["none:content", "dense:told"], modes=["guided"], sample=4, words=120)
+    every = Slots(out=str(run)).chosen(folder)
+    few = Slots(out=str(run), arms="none:content,dense:told", modes="guided", sample=4, words=120)
+    chosen = few.chosen(folder)
     assert {(slot.record["arm"], slot.mode) for slot in chosen} == {("none", "content"), ("dense", "told")}
     assert Counter(slot.record["set"] for slot in chosen) == dict.fromkeys(SETS, 4)
     assert len({(slot.record["set"], slot.record["persona"]) for slot in chosen}) == min(

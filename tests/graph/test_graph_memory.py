@@ -31,9 +31,11 @@ def test_what_was_added_is_in_the_graph(graph: GraphMemory) -> None:
     assert graph.entities("clara") == ["Clara", "Berlin Mitte"]
     assert graph.facts("clara") == [("Clara", "meets", "Berlin Mitte")]
     assert graph.entities("bare") == graph.entities("nobody") == graph.facts("bare") == graph.facts("nobody") == []
-    near = {each.name: each.weight for each in graph.neighbours("the clara's")}
-    assert near == {"Oscar Reed": 1.0, "Berlin Mitte": 1.0}
-    assert {each.name for each in graph.neighbours("berlin mitte")} == {"Clara"}
+    assert dict(graph.neighbours("the clara's")) == {"Oscar Reed": 1, "Berlin Mitte": 1}
+    assert graph.neighbours("berlin mitte") == [("Clara", 1)]
+    graph.add([Item(id="again", text="[Clara] drinks red wine in [Berlin Mitte].")])
+    assert graph.neighbours("Clara") == [("Berlin Mitte", 2), ("Oscar Reed", 1)]
+    graph.memory.forget("again")
     assert graph.counts() == {"entities": 6, "passages": 5, "failed": 0, "edges": 12, "outside": 0}
     assert len(graph) == 5 and graph
 

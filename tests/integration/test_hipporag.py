@@ -23,7 +23,7 @@ from epic_graph.extraction import PhraseExtractor
 from epic_graph.hipporag import EpicHippoRAG
 from epic_memory import EpicMemory, Item, Settings
 from epic_memory.encoders import default_encoder
-from epic_memory.errors import InvalidInputError, NoPreferencesError, StoreError, UnknownPreferenceError
+from epic_memory.errors import InvalidInputError, NoPreferencesError, StoreError
 from epic_memory.types import Candidate, Decision, Stance, Verdict
 from helpers import Answering, KeepAll, UndecidedAll, keep, method, settled
 from lm_servers import LMServer, Reply
@@ -517,7 +517,6 @@ def test_what_is_avoided_comes_last(make: Make) -> None:
     rag.index([CASINO, QUIET])
     assert found(rag, STAY, steering="off")[0] == CASINO
     assert found(rag, STAY)[0] == QUIET
-    assert found(rag, STAY, preferences=[GARDEN])[0] == CASINO
     assert rag.retrieve_dpr([STAY])[0].docs[0] == QUIET
     assert [text for text, *_ in rag.search(STAY).steered_by] == ["I avoid hotels with casinos."]
 
@@ -551,28 +550,6 @@ def test_who_answers_reads_the_instructions_and_who_asks_gets_the_texts(make: Ma
     *_, recall, scores = rag.rag_qa_dpr(["Soup?"], [[SOUP]], [["as it says"]])
     assert recall["Recall@5"] == 1.0
     assert scores["ExactMatch"] == 1.0
-
-    off = make.epic(instructions="off")
-    off.index(DOCS)
-    off.rag_qa(["What goes into the soup?"])
-    assert "Think of" not in script.read[-1]
-
-
-def test_a_calls_preferences_are_the_only_ones_spoken_of(make: Make, script: Script) -> None:
-    def named(hits: Any) -> set[str]:
-        return {entry.preference for hit in hits for entry in hit.entries}
-
-    rag = make.epic()
-    rag.index(DOCS)
-    assert named(rag.search(QUESTION, preferences=[VEGAN])) == {VEGAN}
-    assert GARDEN not in rag.context(QUESTION, preferences=VEGAN)
-    assert named(rag.search(QUESTION, preferences=())) == set()
-    solution = rag.retrieve([QUESTION], preferences=[VEGAN])[0]
-    assert named(rag.hits(solution, preferences=[VEGAN])) == {VEGAN}
-    rag.rag_qa([QUESTION], preferences=[VEGAN])
-    assert VEGAN in script.read[-1] and GARDEN not in script.read[-1]
-    rag.rag_qa([QUESTION], preferences=())
-    assert "Guidance" not in script.read[-1]
 
 
 def test_hits_say_what_is_known(make: Make) -> None:
@@ -616,7 +593,6 @@ def test_bad_input_is_named(make: Make) -> None:
     for arguments, said in [
         ({"hipporag": object()}, "no HippoRAG 2 instance"),
         ({"memory": "me.epic"}, "must be an EpicMemory"),
-        ({"instructions": "some"}, "instructions knows"),
         ({"extractor": PhraseExtractor}, "extractor must be"),
     ]:
         given = {"hipporag": raw, "memory": keeping(), **arguments}
@@ -632,7 +608,6 @@ def test_bad_input_is_named(make: Make) -> None:
         (lambda: rag.delete(None), "takes texts or Items"),
         (lambda: rag.hits(rag.retrieve([QUESTION])), "takes one solution"),
         (lambda: rag.retrieve({QUESTION: 1}), "as a list"),
-        (lambda: rag.retrieve([QUESTION], preferences=7), "several texts"),
         (lambda: rag.retrieve([QUESTION], gold_docs=[SOUP]), "a list of texts for each"),
         (lambda: EpicHippoRAG(rag, keeping()), "has a memory"),
         (lambda: rag.retrieve("a text"), "as a list"),
@@ -644,8 +619,6 @@ def test_bad_input_is_named(make: Make) -> None:
     ]:
         with pytest.raises(InvalidInputError, match=said):
             call()
-    with pytest.raises(UnknownPreferenceError):
-        rag.retrieve([QUESTION], preferences=["Nobody said that."])
     assert rag.retrieve([]) == []
     with pytest.raises(NoPreferencesError):
         make.epic(EpicMemory()).index(DOCS)

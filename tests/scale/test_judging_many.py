@@ -169,7 +169,6 @@ def test_people_without_a_name_or_preferences_are_refused(people: dict[str, list
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size"),
-        ({"concurrency": (2, 1)}, "concurrency"),
         ({"concurrency": 0}, "concurrency"),
         ({"settings": Settings(coarse=False, verifier=KeepAll())}, "coarse"),
     ],

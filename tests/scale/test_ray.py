@@ -99,7 +99,7 @@ def built(rows: list[dict[str, Any]], people: Any, folder: Path, encoder: Any) -
 
 
 def test_rows_keep_their_columns_and_an_error_is_one() -> None:
-    config = EpicProcessorConfig(preferences=PEOPLE, encoder=SentEncoder(), concurrency=(1, 2), batch_size=8)
+    config = EpicProcessorConfig(preferences=PEOPLE, encoder=SentEncoder(), concurrency=2, batch_size=8)
     named = {"preprocess": lambda row: {**row, "text": row["body"]}, "postprocess": lambda row: {**row, "seen": True}}
     processor = build_processor(config, **named)  # type: ignore[arg-type]
     rows = [{"body": f"{TOPICS[n % 4]} t{n}", "n": n} for n in range(12)]

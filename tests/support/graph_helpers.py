@@ -121,7 +121,7 @@ def seen(graph: GraphMemory) -> dict[str, Any]:
         "hits": {query: found(graph, query) for query in QUERIES},
         "linked": {query: {name for name, _ in graph.search(query).entities} for query in QUERIES},
         "entities": set(graph.entities()),
-        "neighbours": {name: {each.name: each.weight for each in graph.neighbours(name)} for name in graph.entities()},
+        "neighbours": {name: dict(graph.neighbours(name)) for name in graph.entities()},
     }
 
 

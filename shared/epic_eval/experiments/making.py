@@ -23,7 +23,6 @@ from epic_eval.experiments.scores import Scores
 from epic_eval.experiments.streaming import stream
 from epic_eval.journal import Journal, Record
 from epic_eval.judge import Judge
-from epic_eval.metrics import Nearness
 from epic_eval.options import Model, Questions, Scenes, Votes, check_extra, say
 from epic_eval.papers import footnotes
 from epic_eval.report import Part, Table, Text
@@ -56,7 +55,7 @@ _GRAPHS = ("graph", "graph+F*", "graph+C+F*", "EPIC+graph*")
 _WRITTEN = ("append-lite", "Pref-QR-lite", "PBR-lite")
 _ROWS = ("none", "BM25", "dense", "raptor-lite*", "graph", _HIPPO[0], *_WRITTEN, "EPIC*", "EPIC signed*", "EPIC ours*")
 TABLES: dict[str, Spec] = {
-    "2": Spec(lambda scores: [*tables.table2(scores), tables.differences(scores), *footnotes()], _ROWS),
+    "2": Spec(lambda scores: [*tables.table2(scores), *footnotes()], _ROWS),
     "3": Spec(lambda scores: [tables.table9(scores)], ("EPIC*",), judged=False),
     "4": Spec(lambda scores: [tables.table4(scores)], ("dense", "C", "F*", "S", "C+F*", "EPIC*", "EPIC ours*")),
     "5": Spec(lambda scores: [tables.table5(scores)], tuple(arm.replace(" ", "* ") for arm in tables.TAU_ARMS)),
@@ -130,7 +129,7 @@ class Making(Questions):
         retrieval = Retrieval(data, self.arms_encoder, self.folder, k=self.k, seed=self.seed, lm=lm, say=say)
         with closing(retrieval):
             retrieval.ask(arms)
-            scores = Scores(retrieval, arms, None if judge_lm is not None else Nearness(self.arms_encoder))
+            scores = Scores(retrieval, arms)
             if lm is not None and judge_lm is not None and spec.judged:
                 asked_of = [(arm, *each) for arm in arms for each in retrieval.results(arm)]
                 shares, said = self._accuracies([record for _, _, record in asked_of], lm, judge_lm)

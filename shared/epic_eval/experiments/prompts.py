@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from epic_eval.journal import Journal, Record, key_of, read_lines
-from epic_eval.report import Part, Table, Text
+from epic_eval.report import Table
 from epic_memory import Item
 from epic_memory.encoders import Encoder, embed
 from epic_memory.errors import InvalidInputError
@@ -28,8 +28,6 @@ Say = Callable[[str], None]
 
 BUNDLED = "data/pairs.jsonl"
 
-_EXAMPLES = 2
-_SHOWN = 90
 _REASON_SHOWN = 240
 _TELL_EVERY = 20
 
@@ -201,9 +199,11 @@ def table(columns: Mapping[str, Sequence[Record | None]], notes: Sequence[Note])
     labels = [label for note in notes for label in note.labels.values()]
     matter = sum(label.stance is not None for label in labels)
     rows: dict[str, list[str]] = {}
+    reasons: Counter[str] = Counter()
     for said in columns.values():
         for name, value in _measures(notes, said).items():
             rows.setdefault(name, []).append(value)
+        reasons.update(record["reason"] for record in said if record is not None and record["reason"])
     return Table(
         f"Verification: {len(notes)} notes, {len(labels)} pairs, {matter} of which matter",
         ("", *columns),
@@ -212,6 +212,7 @@ def table(columns: Mapping[str, Sequence[Record | None]], notes: Sequence[Note])
             "keep: pairs that are kept, or not, as they should be; what is undecided is wrong. Of the pairs that"
             " matter, found is the share that is kept, stance the share with the right stance. Of those kept, right is"
             " the share that matters; of these, evidence is the share with the sentence that decides.",
+            *(f"{count} notes undecided: {reason[:_REASON_SHOWN]}" for reason, count in reasons.most_common(2)),
         ),
     )
 
@@ -244,40 +245,6 @@ def _share(right: Iterable[bool]) -> str:
     return f"{sum(values) / len(values):.2f} of {len(values)}" if values else "-"
 
 
-def shortcomings(notes: Sequence[Note], said: Sequence[Record | None]) -> list[Part]:
-    """Return what fell short, by kind and with examples."""
-    if not any(said):
-        return [Text("No answer came: give it longer (--seconds), or see whether the server answers.")]
-    kinds: dict[str, list[Pair]] = {}
-    for pair in pairs_of(notes, said):
-        if (kind := _shortcoming(pair)) is not None:
-            kinds.setdefault(kind, []).append(pair)
-    if not kinds:
-        return [Text("Nothing fell short.")]
-    lines = []
-    for kind, pairs in sorted(kinds.items(), key=lambda entry: -len(entry[1])):
-        lines.append(f"{len(pairs)} {kind}")
-        lines += [f"    {_cut(pair.preference)} <- {_cut(pair.note.item.content)}" for pair in pairs[:_EXAMPLES]]
-    reasons = Counter(record["reason"] for record in said if record is not None and record["reason"])
-    lines += [
-        f"{count} notes undecided: {_cut(reason, _REASON_SHOWN)}" for reason, count in reasons.most_common(_EXAMPLES)
-    ]
-    return [Text("What fell short:\n" + "\n".join(lines))]
-
-
-def _shortcoming(pair: Pair) -> str | None:
-    right, given = pair.label.stance, pair.stance
-    if not pair.decided:
-        return "undecided"
-    if right is None:
-        return None if given is None else "kept that do not matter"
-    if given is None:
-        return "not kept that matter"
-    if given is not right:
-        return f"said to be {given}, which are {right}"
-    return "with another sentence, or none, as the evidence" if pair.label.evidence and not pair.has_evidence else None
-
-
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.casefold()))
 
@@ -285,8 +252,3 @@ def _words(text: str) -> set[str]:
 def _shared(one: set[str], other: set[str]) -> tuple[int, int]:
     """Return how many words two texts share; of texts that share as many the shorter one is nearer."""
     return len(one & other), -len(other)
-
-
-def _cut(text: str, most: int = _SHOWN) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 3] + "..."

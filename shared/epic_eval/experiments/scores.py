@@ -10,7 +10,7 @@ from epic_eval.asking import ModelCost
 from epic_eval.datasets import Data, Persona
 from epic_eval.experiments.retrieval import Asked, Retrieval
 from epic_eval.journal import Record
-from epic_eval.metrics import Estimate, Nearness, estimate, proxies
+from epic_eval.metrics import Estimate, estimate, proxies
 
 MIB = 2**20
 
@@ -21,22 +21,14 @@ class Scores:
     Args:
         retrieval: The run.
         arms: Whose.
-        nearness: Judges `coverage`; None leaves it out.
     """
 
-    def __init__(self, retrieval: Retrieval, arms: Sequence[str], nearness: Nearness | None) -> None:
+    def __init__(self, retrieval: Retrieval, arms: Sequence[str]) -> None:
         self.retrieval = retrieval
         self.arms = list(arms)
         self._values: dict[tuple[str, str, str], list[tuple[object, float]]] = {}
         results = {arm: retrieval.results(arm) for arm in self.arms}
         self._records = {arm: [record for _, record in answered] for arm, answered in results.items()}
-        if nearness is not None:
-            nearness.know(
-                text
-                for found in results.values()
-                for asked, record in found
-                for text in (asked.question.text, asked.question.preference, *(p["text"] for p in record["passages"]))
-            )
         for arm, answered in results.items():
             for asked, record in answered:
                 found = proxies(
@@ -45,7 +37,6 @@ class Scores:
                     passages=record["passages"],
                     opening=record["opening"],
                     order=record["order"],
-                    nearness=nearness,
                 )
                 found["told"] = float(len(record["opening"]))
                 # Four characters make a token, about.

@@ -180,7 +180,7 @@ def _one(
                     if known:
                         order = [passage.id for passage in arm.retrieve(question.text, DEPTH).passages]
                         passages, opening = record["passages"], record["opening"]
-                        found = proxies(data, question, passages=passages, opening=opening, order=order, nearness=None)
+                        found = proxies(data, question, passages=passages, opening=opening, order=order)
                         point.add(store, "choice", persona.index, found["choice"])
         for arm in arms.values():
             arm.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from epic_eval.asking import ModelCost
 from epic_eval.experiments.scores import MIB, Scores
-from epic_eval.metrics import MEASURES, paired
+from epic_eval.metrics import MEASURES
 from epic_eval.papers import accuracies, backbone, base_name, footnotes, letter, paper_figures, paper_row
 from epic_eval.report import Part, Table, plot_frontier
 
@@ -24,27 +24,23 @@ def papers_tables(scores: Scores, taus: Scores | None, folder: Path) -> list[Par
         taus: Of `TAU_ARMS`; None leaves Table 5 out.
         folder: For the plots.
     """
-    parts = table2(scores)
-    parts += [differences(scores)] * ("dense" in scores.arms)
-    parts.append(table4(scores))
+    parts = [*table2(scores), table4(scores)]
     parts += [] if taus is None else [table5(taus)]
     parts += [table6(scores), table7(scores), table8(scores)]
     parts += [table9(scores)] if {"EPIC", "EPIC lm"} & set(scores.arms) else []
     parts += [table12(scores), *model_table(scores)]
     first = scores.data.datasets[0].name
-    for measure in ("choice", "coverage"):
-        points = {
-            arm: (size["total"], found.mean)
-            for arm in scores.arms
-            # An arm that finds nothing is no choice among those that do.
-            if arm not in ("none", "told")
-            and (found := scores.of(arm, first, measure))
-            and (size := scores.bytes(arm, first))
-        }
-        if points:
-            title = f"{first}: {measure} against MiB; dashed: what no smaller arm reaches"
-            path = folder / f"frontier_{measure}.svg"
-            parts.append(plot_frontier(points, path, ylabel=f"{measure} ({first})", title=title))
+    points = {
+        arm: (size["total"], found.mean)
+        for arm in scores.arms
+        # An arm that finds nothing is no choice among those that do.
+        if arm not in ("none", "told")
+        and (found := scores.of(arm, first, "choice"))
+        and (size := scores.bytes(arm, first))
+    }
+    if points:
+        title = f"{first}: choice against MiB; dashed: what no smaller arm reaches"
+        parts.append(plot_frontier(points, folder / "frontier_choice.svg", ylabel=f"choice ({first})", title=title))
     return [*parts, *footnotes()]
 
 
@@ -74,25 +70,9 @@ def table2(scores: Scores) -> list[Part]:
 
 
 def _proxy(scores: Scores, name: str) -> str:
-    """Return the measure of a set's questions: accuracy if a model judged, else choices, labels, or coverage."""
-    best = ("accuracy", "choice", "label", "coverage", "named")
+    """Return the measure of a set's questions: accuracy if a model judged, else choices, labels, or what is named."""
+    best = ("accuracy", "choice", "label", "named")
     return next((m for m in best if any(scores.values(a, name, m) for a in scores.arms)), "named")
-
-
-def differences(scores: Scores, base: str = "dense") -> Table:
-    """Build the differences of every arm to one, paired over personas, for each set's best-known measure."""
-    sets = [dataset.name for dataset in scores.data.datasets]
-    proxy = {name: _proxy(scores, name) for name in sets}
-    rows = []
-    for arm in [arm for arm in scores.arms if arm != base]:
-        cells = []
-        for name in sets:
-            found = paired(scores.values(arm, name, proxy[name]), scores.values(base, name, proxy[name]))
-            cells.append("-" if found is None else f"{found[0]:+.2f} [{found[1]:+.2f}, {found[2]:+.2f}]")
-        rows.append((arm, *cells))
-    header = ("arm", *(f"{letter(name)} {proxy[name]}" for name in sets))
-    note = f"Mean difference to {base} over the same personas, and its 95 % interval."
-    return Table(f"Differences to {base}", header, tuple(rows), (note,))
 
 
 def table4(scores: Scores) -> Table:

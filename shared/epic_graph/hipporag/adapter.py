@@ -12,9 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypedDict, get_args
-
-from typing_extensions import Unpack
+from typing import Any
 
 from epic_graph.extraction.base import Extractor, checked_extractor
 from epic_graph.hipporag.instance import HippoEncoder, Instance
@@ -30,16 +28,6 @@ from epic_memory.runtime.effects import in_thread
 from epic_memory.steering.query_steering import SteeredQuery, Steerings
 from epic_memory.types import FloatArray, Hits, Item, Preference, checked_k, checked_text
 from epic_memory.types.modes import Mode, checked_mode
-
-Instructions: TypeAlias = Literal["answer", "off"]
-"""Where instructions go: to the model that answers, or nowhere."""
-
-
-class Steering(TypedDict, total=False):
-    """Options of a call: a steering mode in place of the memory's own, and the preferences that steer."""
-
-    steering: Mode | None
-    preferences: Iterable[str | Preference] | None
 
 
 class EpicHippoRAG:
@@ -61,8 +49,6 @@ class EpicHippoRAG:
         hipporag: The instance, of any class with the interface of `hipporag.HippoRAG`.
         memory: Preferences, coarse filter, verifier and steering, and the record of what is kept; in a file, if the
             graph is to be used again. Its own arguments `coarse`, `fine` and `steering` set the stages.
-        instructions: "answer": the model that answers reads with each passage how to use it for this user; the text
-            alone is indexed and returned. "off": it reads the text alone.
         extractor: Finds entities and facts: `PhraseExtractor()` asks no language model. Default: the instance's own
             language model and prompts, with answers that are read as JSON; HippoRAG evaluates them as Python.
 
@@ -78,18 +64,14 @@ class EpicHippoRAG:
         hipporag: Any,
         memory: EpicMemory,
         *,
-        instructions: Instructions = "answer",
         extractor: Extractor | None = None,
     ) -> None:
         if not isinstance(memory, EpicMemory):
             raise InvalidInputError(f"memory must be an EpicMemory, not {kind_of(memory)}.")
-        if instructions not in get_args(Instructions):
-            raise InvalidInputError(f"instructions knows {', '.join(get_args(Instructions))}; not {instructions!r}.")
         if isinstance(hipporag, EpicHippoRAG):
             raise InvalidInputError("This EpicHippoRAG has a memory. Give its instance: hipporag.hipporag.")
         self._instance = Instance(hipporag)
         self._memory = memory
-        self._instructions: Instructions = instructions
         self._extractor = None if extractor is None else checked_extractor(extractor)
         self._steerings = Steerings(HippoEncoder(hipporag))
         self._lock = threading.RLock()
@@ -248,7 +230,8 @@ class EpicHippoRAG:
         queries: Sequence[str],
         num_to_retrieve: int | None = None,
         gold_docs: Any = None,
-        **steering: Unpack[Steering],
+        *,
+        steering: Mode | None = None,
     ) -> Any:
         """Call the instance's `retrieve`; its facts and passages are searched with steered queries.
 
@@ -256,95 +239,81 @@ class EpicHippoRAG:
             queries: Texts, not empty.
             num_to_retrieve, gold_docs: As the instance takes them.
             steering: Overrides the memory's mode: "signed", "paper" or "off".
-            preferences: Which of the memory's preferences steer in this call; an empty list for none.
 
         Returns:
             The instance's solutions (`hits` adds guidance); none for an empty store.
 
         Raises:
             InvalidInputError: for invalid queries, or an unknown mode.
-            UnknownPreferenceError: for a preference that the memory does not have.
             EncoderError: if the embedding model fails for the preferences.
         """
-        return self._ask("retrieve", queries, gold_docs, num_to_retrieve=num_to_retrieve, **steering)[0]
+        return self._ask("retrieve", queries, gold_docs, steering, num_to_retrieve=num_to_retrieve)[0]
 
     def retrieve_dpr(
         self,
         queries: Sequence[str],
         num_to_retrieve: int | None = None,
         gold_docs: Any = None,
-        **steering: Unpack[Steering],
+        *,
+        steering: Mode | None = None,
     ) -> Any:
         """Do the same as `retrieve`, by the similarity of passages alone."""
-        return self._ask("retrieve_dpr", queries, gold_docs, num_to_retrieve=num_to_retrieve, **steering)[0]
+        return self._ask("retrieve_dpr", queries, gold_docs, steering, num_to_retrieve=num_to_retrieve)[0]
 
     def rag_qa(
-        self, queries: Sequence[Any], gold_docs: Any = None, gold_answers: Any = None, **steering: Unpack[Steering]
+        self, queries: Sequence[Any], gold_docs: Any = None, gold_answers: Any = None, *, steering: Mode | None = None
     ) -> Any:
         """Call the instance's `rag_qa`: retrieve for texts, and have its language model answer by the instructions.
 
         Args:
             queries: Texts, or solutions that `retrieve` returned; at least one.
             gold_docs, gold_answers: As the instance takes them.
-            steering, preferences: As in `retrieve`; instructions for other preferences are not read.
+            steering: As in `retrieve`.
         """
-        return self._ask("rag_qa", queries, gold_docs, gold_answers=gold_answers, **steering)[0]
+        return self._ask("rag_qa", queries, gold_docs, steering, gold_answers=gold_answers)[0]
 
     def rag_qa_dpr(
-        self, queries: Sequence[Any], gold_docs: Any = None, gold_answers: Any = None, **steering: Unpack[Steering]
+        self, queries: Sequence[Any], gold_docs: Any = None, gold_answers: Any = None, *, steering: Mode | None = None
     ) -> Any:
         """Do the same as `rag_qa`, by the similarity of passages alone."""
-        return self._ask("rag_qa_dpr", queries, gold_docs, gold_answers=gold_answers, **steering)[0]
+        return self._ask("rag_qa_dpr", queries, gold_docs, steering, gold_answers=gold_answers)[0]
 
-    def hits(self, solution: Any, *, preferences: Iterable[str | Preference] | None = None) -> Hits:
+    def hits(self, solution: Any) -> Hits:
         """Return the passages of a solution as hits, in their order: items, instructions, stances, scores.
 
-        With `preferences`, only guidance under these of the memory's preferences is included. A score is HippoRAG's own
-        (of PageRank, or a normalised similarity): it compares the passages of one solution. A passage that did not come
-        from the memory has only its text, and the tier "fallback".
+        A score is HippoRAG's own (of PageRank, or a normalised similarity): it compares the passages of one solution. A
+        passage that did not come from the memory has only its text, and the tier "fallback".
 
         Raises:
             InvalidInputError: for anything but one solution, such as a list of them.
-            UnknownPreferenceError: for a preference that the memory does not have.
         """
         if not hasattr(solution, "docs"):
             raise InvalidInputError(f"hits takes one solution, retrieve([...])[0], not {kind_of(solution)}.")
         with self._lock:
             self._record.follow()
-            under = _ids(self._chosen(preferences))
             scores = map(float, solution.doc_scores)
-            return Hits(
-                self._record.hit(text, score, under=under) for text, score in zip(solution.docs, scores, strict=True)
-            )
+            return Hits(self._record.hit(text, score) for text, score in zip(solution.docs, scores, strict=True))
 
-    def search(self, query: str, k: int = 5, **steering: Unpack[Steering]) -> Hits:
+    def search(self, query: str, k: int = 5, *, steering: Mode | None = None) -> Hits:
         """Return the k passages for one query as hits, like `EpicMemory.search`; it combines `retrieve` and `hits`.
 
         Raises:
             InvalidInputError: for an empty query, or k below 1.
         """
         with self._lock:
-            preferences = steering["preferences"] = self._chosen(steering.get("preferences"))
-            solutions, steered = self._ask("retrieve", [query], None, num_to_retrieve=checked_k(k), **steering)
-            hits = self.hits(solutions[0], preferences=preferences)
+            solutions, steered = self._ask("retrieve", [query], None, steering, num_to_retrieve=checked_k(k))
+            hits = self.hits(solutions[0])
         if query in steered:
             hits.vector = steered[query].vector
             hits.steered_by = [(one.preference.text, one.similarity, one.weight) for one in steered[query].preferences]
         return hits
 
-    def context(self, query: str, k: int = 5, **steering: Unpack[Steering]) -> str:
+    def context(self, query: str, k: int = 5, *, steering: Mode | None = None) -> str:
         """Return the context for a model: the formatted hits of `search`, which takes the options."""
-        return format_context(self.search(query, k, **steering))
+        return format_context(self.search(query, k, steering=steering))
 
     def _ask(
-        self,
-        method: str,
-        queries: Any,
-        gold: Any,
-        *,
-        steering: Mode | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        **options: Any,
+        self, method: str, queries: Any, gold: Any, steering: Mode | None, **options: Any
     ) -> tuple[Any, dict[str, SteeredQuery]]:
         """Call a method of the instance that asks questions; return its result, and the steered queries by text."""
         asked = _queries(queries)
@@ -361,12 +330,10 @@ class EpicHippoRAG:
             if not self.hipporag.ready_to_retrieve:
                 self._index([], HippoReport())
             mode = self.memory.settings.steering if steering is None else checked_mode(steering)
-            chosen = self._chosen(preferences)
-            held = self.memory.preferences if chosen is None else chosen
+            held: Sequence[Preference] = self.memory.preferences
             steered: dict[str, SteeredQuery] = {}
             steer = None if mode == "off" or not held else self._steer(held, mode, steered)
-            reader = None if self._instructions == "off" else partial(self._with_guidance, under=_ids(chosen))
-            with self._instance.asking(steer, reader):
+            with self._instance.asking(steer, self._with_guidance):
                 return getattr(self.hipporag, method)(asked, **options), steered
 
     def _steer(
@@ -383,20 +350,9 @@ class EpicHippoRAG:
 
         return steer
 
-    def _chosen(self, preferences: Iterable[str | Preference] | None) -> list[Preference] | None:
-        """Return those of the memory's preferences that are given."""
-        if preferences is None:
-            return None
-        given = [preferences] if isinstance(preferences, (str, Preference)) else preferences
-        if not isinstance(given, Iterable):
-            raise InvalidInputError(f"preferences must be several texts, not {kind_of(given)}.")
-        with self.memory._session.lock:
-            space = self.memory._session.space()
-            return [space.preferences[place] for place in space.positions(given)]
-
-    def _with_guidance(self, text: str, *, under: Collection[str | None] | None) -> str:
+    def _with_guidance(self, text: str) -> str:
         """Return a passage as the model that answers reads it: with its guidance for this user."""
-        hit = self._record.hit(text, under=under)
+        hit = self._record.hit(text)
         return format_hit(1, hit).partition("\n")[2] if hit.entries else text
 
 
@@ -412,8 +368,3 @@ def _queries(queries: Any) -> list[Any]:
         raise InvalidInputError(f"Give queries as a list, not as {type(queries).__name__}.")
     # A solution of an earlier call stands for its question.
     return [one if hasattr(one, "question") else checked_text(one, "A query") for one in queries]
-
-
-def _ids(preferences: Iterable[Preference] | None) -> frozenset[str | None] | None:
-    """Return the ids of the preferences whose entries count, and None: entries without a preference always count."""
-    return None if preferences is None else frozenset((None, *(one.id for one in preferences)))

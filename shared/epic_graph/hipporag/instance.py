@@ -158,17 +158,16 @@ class Instance:
     # questions
 
     @contextmanager
-    def asking(self, steer: Steer | None, reader: Reader | None) -> Iterator[None]:
+    def asking(self, steer: Steer | None, reader: Reader) -> Iterator[None]:
         """Answer questions inside the block with steered vectors, also from an empty store and where no fact counts."""
         wrappers: dict[str, Callable[..., Any]] = {
             "dense_passage_retrieval": self._dense_passage_retrieval,
             "graph_search_with_fact_entities": self._graph_search,
+            "qa": partial(self._answer, reader=reader),
         }
         plain: list[Any] = []
         if steer is not None:
             wrappers["get_query_embeddings"] = partial(self._embed, steer=steer, plain=plain)
-        if reader is not None:
-            wrappers["qa"] = partial(self._answer, reader=reader)
         # HippoRAG divides by zero for entities without links, and then ignores these results.
         with self._overridden(**wrappers), np.errstate(divide="ignore", invalid="ignore"):
             try:

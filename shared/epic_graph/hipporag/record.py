@@ -59,16 +59,12 @@ class Record:
         """Return the item of a passage, with the text that was indexed."""
         return self._items.get(text)
 
-    def hit(self, text: str, score: float = 0.0, *, under: Collection[str | None] | None = None) -> Hit:
-        """Return a passage as a hit, with its entries under some preferences, given by their ids, or under all.
-
-        For a passage that did not come from the memory, only its text is known.
-        """
+    def hit(self, text: str, score: float = 0.0) -> Hit:
+        """Return a passage as a hit; of one that did not come from the memory, only its text is known."""
         item = self.item(text)
         if item is None:
             return Hit(item=Item(text=text), score=score, tier="fallback")
-        found = self._memory.file.entries([item.id]).get(item.id, ())
-        entries = tuple(one for one in found if under is None or one.preference_id in under)
+        entries = tuple(self._memory.file.entries([item.id]).get(item.id, ()))
         return Hit(item=replace(item, metadata=copied(item.metadata)), score=score, entries=entries)
 
     @property

@@ -8,7 +8,6 @@ from importlib.resources import files
 import pytest
 
 from epic_graph.extraction.lm import Read
-from epic_graph.tagging import TagsShape
 from epic_learn.facts.reader import Compared
 from epic_learn.forms.lm_reader import Filled
 from epic_learn.lm_proposals import Proposals
@@ -25,7 +24,6 @@ SHAPES: dict[str, type[Shape]] = {
     "field": Filled,
     "preference": Stated,
     "proposals": Proposals,
-    "tags": TagsShape,
     "verify": Answers,
 }
 
