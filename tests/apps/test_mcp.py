@@ -29,8 +29,7 @@ from mcp.types import ElicitResult
 
 from command_line import Epic
 from epic_apps.mcp import memory_server
-from epic_apps.mcp_memory import Access, UserMemory
-from epic_apps.mcp_pool import PoolMemory
+from epic_apps.mcp_memory import Access, PoolMemory, UserMemory
 from epic_apps.mcp_serving import PATH, http_app
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError
