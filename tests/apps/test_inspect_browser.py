@@ -146,40 +146,6 @@ def test_a_question_with_the_keyboard_alone(open_page: Callable[..., Page]) -> N
     picture(page, "query")
 
 
-def test_preferences_are_changed(open_page: Callable[..., Page], memory: EpicMemory) -> None:
-    page, text = open_page(), "I avoid hotels with casinos."
-    view(page, "Preferences")
-    page.get_by_label("Add a preference").fill(text)
-    page.get_by_role("button", name="Add").click()
-    done(page, "Added")
-    card = page.get_by_role("article").filter(has_text=text)
-
-    def change(button: str, told: str, **filled: str) -> None:
-        card.get_by_text("Change…").click()
-        for label, words in filled.items():
-            card.get_by_label(label.replace("_", " ")).fill(words)
-        if button == "Save":
-            card.get_by_label("How firmly").select_option("strictly")
-        card.get_by_role("button", name=button, exact=True).click()
-        done(page, told)
-
-    change("Save", "Saved", Likes="quiet hotels\nhotels by the sea")
-    aspects = memory.preferences.aspects(text)
-    assert aspects.liked == ("quiet hotels", "hotels by the sea") and aspects.firmness == 1.0
-    change("Save what it means", "Saved", Suits="a pension by the beach")
-    expansion = memory.preferences.expansions(text)
-    assert expansion is not None and expansion.follows == ("a pension by the beach",)
-    change("Read from the words again", "Saved")
-    assert memory.preferences.aspects(text).avoided
-    change("Save the words", "Changed", In_your_words="I avoid casinos.")
-    card = page.get_by_role("article").filter(has_text="I avoid casinos.")
-    card.get_by_text("Change…").click()
-    card.get_by_text("Remove…").click()
-    card.get_by_role("button", name="Remove this preference").click()
-    done(page, "Removed")
-    assert "casinos" not in " ".join(each.text for each in memory.preferences)
-
-
 def test_every_view_and_every_form_is_reached_by_the_tab_key(open_page: Callable[..., Page], address: str) -> None:
     page = open_page()
     for path in PATHS:
