@@ -254,13 +254,11 @@ def _judge(memory: EpicMemory, mine: State, theirs: State, joined: State) -> Non
     new, items = joined.preference, joined.item
     for here, there in ((mine, theirs), (theirs, mine)):
         under = [line for key, line in new.items() if key in here.preference and key not in there.preference]
-        _judge_under(memory, under, [one for one in items.values() if not _has(here, one)], joined)
+        known = {key: line["version"] for key, line in here.item.items()}
+        fresh = [line for key, line in items.items() if known.get(key) != line["version"]]
+        _judge_under(memory, under, fresh, joined)
     under = [line for key, line in new.items() if key not in mine.preference and key not in theirs.preference]
     _judge_under(memory, under, items.values(), joined)
-
-
-def _has(state: State, line: Line) -> bool:
-    return bool(state.item.get(line["id"], {}).get("version") == line["version"])
 
 
 def _judge_under(memory: EpicMemory, preferences: Sequence[Line], lines: Iterable[Line], joined: State) -> None:

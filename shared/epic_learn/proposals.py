@@ -56,7 +56,7 @@ def propose(
         waiting = session.store.proposals.of(session.namespace, "open")
     new: list[Proposal] = []
     for each in found:
-        if _waits(each, waiting):
+        if any(asks_the_same(each, other) or repeats(each, other) for other in waiting):
             report.leave_out(each.turn, each.quote, "known already")
         else:
             new.append(with_origin(each, conversation.turns))
@@ -104,11 +104,6 @@ def _known(session: Session) -> list[Known]:
     with session.lock:
         preferences = [Known(text=each.text, preference=True) for each in session.space().preferences]
     return [*preferences, *(Known(text=item.text, preference=False) for item in facts_of(session))]
-
-
-def _waits(proposal: Proposal, waiting: Iterable[Proposal]) -> bool:
-    """Tell whether a proposal says what another one that waits does."""
-    return any(asks_the_same(proposal, each) or repeats(proposal, each) for each in waiting)
 
 
 def _take_back(session: Session, back: Iterable[str], turns: Sequence[Turn]) -> None:

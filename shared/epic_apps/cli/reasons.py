@@ -67,7 +67,8 @@ def reason(entry: MemoryEntry, text: str) -> str:
     if not entry.preference:
         return "kept without a question for preferences"
     about = topics(text, entry.preference)
-    near = f"about {_listed(about)}" if about else "close to what you said"
+    listed = " and ".join([", ".join(about[:-1]), about[-1]] if len(about) > 1 else about)
+    near = f"about {listed}" if about else "close to what you said"
     # What a language model says is words already; the embedded verifier's figures are for --verbose.
     told = f". {entry.rationale}" if entry.rationale and not _FIGURE.search(entry.rationale) else ""
     return f'kept because it is {near}, and you said: "{entry.preference}"; {_SUITS[entry.stance]}{told}'
@@ -104,7 +105,3 @@ def turned_away_now(memory: EpicMemory, item: Item) -> NotKept | None:
         preference=memory.preferences[nearest].text,
         similarity=float(similarities[nearest]),
     )
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

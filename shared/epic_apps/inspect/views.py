@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from epic_memory import EpicMemory, Hit, MemoryEntry, SearchOptions
+from epic_memory import EpicMemory, Hit, SearchOptions
 from epic_memory.context import format_context
 from epic_memory.types import Outline, Stats
 
@@ -129,7 +129,11 @@ class Views:
         shown = self.memory.get(ids[PAGE * (page - 1) : PAGE * page])
         entries = self.memory.file.entries([item.id for item in shown])
         return {
-            "rows": [(item, _first(entries.get(item.id, []), preference)) for item in shown],
+            # The entry for the chosen preference comes first.
+            "rows": [
+                (item, sorted(entries.get(item.id, []), key=lambda entry: entry.preference_id != preference))
+                for item in shown
+            ],
             "nearest": snapshot.nearest,
             "preference": preference,
             "query": query,
@@ -222,11 +226,6 @@ def _snapshot(memory: EpicMemory, revision: str) -> Snapshot:
         nearest=nearest,
         light=dict(light),
     )
-
-
-def _first(entries: list[MemoryEntry], preference: str) -> list[MemoryEntry]:
-    """Return an item's entries, those of a preference first."""
-    return sorted(entries, key=lambda entry: entry.preference_id != preference)
 
 
 def _found(hit: Hit, place: int, others: dict[str, int]) -> dict[str, Any]:
