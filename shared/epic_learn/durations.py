@@ -55,19 +55,7 @@ def end_in_words(words: str, now: datetime) -> tuple[datetime, bool]:
     for said in (f"until {core}", f"the next {core}", words, *(f"until {day}" for day in days)):
         if (end := end_of(said, now)) is not None and end > now:
             return end, True
-    end = in_calendar(_date_alone, core, now)
-    return (end_of_day(now, _UNKNOWN_END), False) if end is None else (end, True)
-
-
-def _date_alone(words: str, now: datetime) -> datetime | None:
-    from dateutil.parser import parse
-    from dateutil.relativedelta import relativedelta
-
-    if not re.search(r"[^\W\d_]", words):
-        return None  # "6", or "03/04/2027", which can be read in two ways
-    end = end_of_day(parse(words, default=end_of_day(now).replace(tzinfo=None)).replace(tzinfo=now.tzinfo))
-    end = end if end > now else end + relativedelta(years=1)
-    return end if now < end <= now + relativedelta(years=2) else None
+    return end_of_day(now, _UNKNOWN_END), False
 
 
 def _said_end(scope: str, now: datetime) -> datetime | None:

@@ -650,7 +650,7 @@ def test_what_holds_for_a_while_changes_nothing_that_holds_for_good(memory: Epic
 
 
 ENDS = """
-    today=0 | until 2 p.m.=0 | until after my scan on the 22nd=1 | till the part comes in Thursday=2 | till 24 May=3
+    today=0 | until 2 p.m.=30 | until after my scan on the 22nd=1 | till the part comes in Thursday=2 | till 24 May=3
     | the weekend=5 | from today to Sunday=5 | till next Tuesday=7 | until the 28th of May=7 | for two weeks=14
     | for a fortnight=30 | for lunch=30 | 6=30 | 03/04/2027=30 | while my stomach is bad=30
 """
