@@ -121,7 +121,7 @@ def connect(
     if print_:
         # Not by `show`, which breaks long lines on a terminal.
         sys.stdout.write(f"{shown_entry(client, arguments)}\n")
-        sys.stderr.write(f"This belongs into {CLIENTS[client].where}.\n")
+        sys.stderr.write(f"This belongs into {CLIENTS[client].hint or CLIENTS[client].path}.\n")
         return
     done = connect_client(client, arguments)
     common.show(done, str(done))

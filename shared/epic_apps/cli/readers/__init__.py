@@ -9,10 +9,9 @@ from typing import TypeAlias
 from epic_apps.cli.readers.base import Left, Section
 from epic_apps.cli.readers.cards import read_ics, read_vcf
 from epic_apps.cli.readers.documents import read_docx, read_pdf
-from epic_apps.cli.readers.evernote import read_enex
 from epic_apps.cli.readers.mail import read_eml, read_mbox
 from epic_apps.cli.readers.markdown import read_markdown, read_text
-from epic_apps.cli.readers.pages import read_html
+from epic_apps.cli.readers.pages import read_enex, read_html
 
 Reader: TypeAlias = Callable[[Path], Iterator[Section | Left]]
 
