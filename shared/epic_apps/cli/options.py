@@ -20,14 +20,11 @@ from epic_apps.cli.printing import show, show_json, visible
 from epic_memory.errors import InvalidInputError, UnknownItemError
 
 if TYPE_CHECKING:
-    _Handler = logging.StreamHandler[Any]  # generic from Python 3.11 on only
     from epic_memory.lm import OllamaLM, OpenAICompatibleLM
     from epic_memory.lm.base import LanguageModel
     from epic_memory.memory import EpicMemory
     from epic_memory.settings import Settings
 
-if not TYPE_CHECKING:
-    _Handler = logging.StreamHandler
 _Command = TypeVar("_Command", bound=Callable[..., None])
 ENCODERS = (
     "static, minilm (the default if installed), multilingual (for other languages than English),"
@@ -132,7 +129,7 @@ class Common:
             show(*(parts or (str(value),)))
 
 
-class _Log(_Handler):
+class _Log(logging.StreamHandler):  # type: ignore[type-arg]  # generic from Python 3.11 on only
     """A log on stderr, harmless to a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:

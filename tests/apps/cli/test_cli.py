@@ -217,9 +217,6 @@ def test_stats_counts_and_weighs_each_part(built: Epic) -> None:
     assert sizes["total"] == Path("me.epic").stat().st_size
 
 
-# preferences
-
-
 # the file
 
 
@@ -266,15 +263,3 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path, command: list[str])
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_ctrl_c_while_asking_ends_with_130(built: Epic, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(EpicMemory, "search", stop)
-        result = built("ask", "me.epic", "hotel")
-    assert result.code == 130
-    assert "Traceback" not in result.err
-    assert held() == {"casino", "vegan"}

@@ -183,12 +183,6 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
     assert re.search(r"^verified by +lm/(ollama|openai):tiny", epic("stats", "me.epic").out, re.M)
 
 
-def test_commands_that_ask_no_model_take_no_model(epic: Epic, llm: list[str]) -> None:
-    epic(*BUILD, *llm)
-    for command in (["list", "me.epic"], ["stats", "me.epic"], ["explain", "me.epic", "vegan"]):
-        refused(epic(*command, *llm), "--llm")
-
-
 # the key
 
 
