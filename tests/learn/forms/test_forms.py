@@ -112,6 +112,7 @@ def test_a_written_day_is_read(day: date, form: str) -> None:
 @pytest.mark.parametrize("text", ["I may 5 times", "room 31.02.2027", "on 3/4/2027", "30 February", "2027-13-01"])
 def test_what_is_no_day_or_not_told(text: str) -> None:
     assert not list(days_in(text))
+    assert [str(day) for day, *_ in days_in(f"{text}; 31/12/2027, 12/31/2028")] == ["2027-12-31", "2028-12-31"]
 
 
 def test_the_name_of_a_file_is_no_memory() -> None:
