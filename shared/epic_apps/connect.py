@@ -43,11 +43,6 @@ class Settings:
     entry: Mapping[str, str] = field(default_factory=dict)
     hint: str = ""
 
-    @property
-    def where(self) -> str:
-        """Where the settings are, in words."""
-        return self.hint or self.path
-
 
 _STDIO = {"type": "stdio"}
 _ROAMING = {"win32": "~/AppData/Roaming"}
@@ -114,7 +109,7 @@ def shown_entry(client: Client, arguments: Sequence[str]) -> str:
         memory = arguments[1] if len(arguments) > 1 else "me.epic"
         return (
             f"Start:  EPIC_MCP_TOKEN=A_TOKEN_OF_YOURS epic mcp {memory} --http 8765\n"
-            f"Add:    {CLIENTS[client].where}\n"
+            f"Add:    {CLIENTS[client].hint}\n"
             "        URL http://127.0.0.1:8765/mcp, Auth Bearer, Key A_TOKEN_OF_YOURS"
         )
     if client == "codex":

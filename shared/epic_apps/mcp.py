@@ -15,7 +15,7 @@ from pydantic import Field
 
 from epic_apps.cli.printing import visible
 from epic_apps.mcp_memory import Memories
-from epic_apps.mcp_sdk import Caller, RefusedError, ResourceError, Server, ToolError
+from epic_apps.mcp_sdk import CALLER, RefusedError, ResourceError, Server, ToolError
 from epic_learn.credentials import holds_credential
 from epic_learn.origins import ORIGIN, SAID, origins_of_preferences, written_by
 from epic_memory import EpicMemory, Hit, Item
@@ -257,7 +257,7 @@ class _Tools:
 
 async def _consent(message: str) -> str:
     """Return what the user does about a question that the client puts to them; "none" if it cannot."""
-    caller = Caller.current()
+    caller = CALLER.get()
     if caller is None or not caller.asks_its_user:
         return "none"
     try:

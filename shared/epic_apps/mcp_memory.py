@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import anyio
 import anyio.to_thread
@@ -18,6 +18,9 @@ from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.text.chunking import WordChunker
+
+if TYPE_CHECKING:
+    from epic_scale import MemoryPool
 
 Access: TypeAlias = Literal["read", "propose", "write"]
 """Rights of an assistant: only read; propose changes, which the user accepts elsewhere; or change the memory itself.
@@ -122,3 +125,24 @@ class UserMemory(Memories):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class PoolMemory(Memories):
+    """The memories of a pool, which the caller closes.
+
+    Args:
+        pool: The pool; its settings decide how long notes are cut (`chunker`).
+        own, access, any_user: As for `Memories`.
+    """
+
+    def __init__(self, pool: MemoryPool, own: str, *, access: Access = "propose", any_user: bool = False) -> None:
+        super().__init__(own, access=access, any_user=any_user)
+        self._pool = pool
+
+    @override
+    @asynccontextmanager
+    async def _opened(self, user: str) -> AsyncIterator[EpicMemory]:
+        if self.access != "write" and not self._pool.has(user):
+            raise InvalidInputError("The memory has no such user.")
+        async with self._pool.aget(user, read_only=self.access == "read") as memory:
+            yield memory

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ else:  # version 1
 from epic_memory import __version__
 from epic_plugins.tools import wrong_arguments
 
-__all__ = ["Caller", "RefusedError", "ResourceError", "Server", "ToolError"]
+__all__ = ["CALLER", "RefusedError", "ResourceError", "Server", "ToolError"]
 
 _IS_FIRST = MCPServer.__name__ == "FastMCP"
 _request_of: Any = ServerRequest  # a class in version 1
@@ -42,16 +41,9 @@ _request_of: Any = ServerRequest  # a class in version 1
 class Caller:
     """A client that has called a tool, and whose user may be asked a question (elicitation)."""
 
-    _calling: ContextVar[Caller | None] = ContextVar("epic_apps_caller", default=None)
-
     def __init__(self, context: Any) -> None:
         self._session = context.session
         self._request: str | None = context.request_id
-
-    @classmethod
-    def current(cls) -> Caller | None:
-        """Return the client whose call is being served here."""
-        return cls._calling.get()
 
     @property
     def asks_its_user(self) -> bool:
@@ -74,14 +66,9 @@ class Caller:
         )
         return answer.action
 
-    @contextmanager
-    def served(self) -> Iterator[None]:
-        """Have `current` be this client inside a `with`."""
-        token = self._calling.set(self)
-        try:
-            yield
-        finally:
-            self._calling.reset(token)
+
+CALLER: ContextVar[Caller | None] = ContextVar("epic_apps_caller", default=None)
+"""The client whose call is being served here."""
 
 
 class Server(MCPServer[Any]):
@@ -106,10 +93,9 @@ class Server(MCPServer[Any]):
         Raises:
             ToolError: with what is wrong, for a model to read.
         """
-        caller = self._caller(context)
+        token = CALLER.set(self._caller(context))
         try:
-            with nullcontext() if caller is None else caller.served():
-                return await super().call_tool(name, arguments, *context, **more)
+            return await super().call_tool(name, arguments, *context, **more)
         except ToolError as error:
             # The SDK wraps what a tool raises, and what pydantic says of its arguments.
             if isinstance(error.__cause__, ValidationError):
@@ -119,6 +105,8 @@ class Server(MCPServer[Any]):
             if isinstance(error.__cause__, ToolError):
                 raise error.__cause__ from None
             raise
+        finally:
+            CALLER.reset(token)
 
     def _caller(self, context: Sequence[Any]) -> Caller | None:
         """Return the client that calls; None for a program in this process."""

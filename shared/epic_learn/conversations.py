@@ -117,7 +117,10 @@ def conversation_items(
     for title, group in groupby(conversation.turns, key=lambda turn: turn.source):
         number += 1  # so that the first turn of a conversation does not answer the last one of another
         of_source = list(group)
-        name = title or _name_of(of_source[0], *known_by)
+        first = of_source[0]
+        # It stays the same as the conversation goes on.
+        unnamed = digest(first.time or "", first.speaker, first.text, *known_by, size=4).hex()
+        name = title or f"conversation {unnamed}"
         of_all = {SOURCE: name, **({CONVERSATION: name} if title or SOURCE in given else {}), **given}
         for turns in _days(of_source):
             if turns[0].speaker == _MEMORY:
@@ -145,11 +148,6 @@ def conversation_items(
                 )
             number += len(turns)
     return items
-
-
-def _name_of(first: Turn, *known_by: str) -> str:
-    """Return a name for a conversation without a title, which stays the same as the conversation goes on."""
-    return f"conversation {digest(first.time or '', first.speaker, first.text, *known_by, size=4).hex()}"
 
 
 def _days(turns: Sequence[Turn]) -> Iterator[list[Turn]]:

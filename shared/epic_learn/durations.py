@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, time
-
-from dateutil.easter import easter
+from datetime import datetime
 
 from epic_learn.boundaries import phrases
 from epic_learn.facts.statements import DAYS, MONTHS
@@ -24,9 +22,6 @@ _WEEK = phrases("this week(?:end)?|(?:till|until) (?:the weekend|next week)|(?:e
 _MONTH = phrases("this month|(?:till|until) next month|(?:end|rest) of the month")
 _UNTIL_DAY_OF_MONTH = re.compile(rf"{UNTIL}(?:the (?P<day>\d{{1,2}})|(?P<ordinal>\d{{1,2}})(?=st|nd|rd|th))", re.I)
 _UNTIL_DAY = re.compile(rf"{UNTIL}(?P<day>{'|'.join(DAYS)})\b", re.I)
-_UNTIL_FEAST = re.compile(
-    r"\b(?:until|till|through|before) (?P<feast>easter|christmas|xmas|new year)\b(?!,? \d{4})", re.I
-)
 _THIS_MONTH = re.compile(rf"\b(?:this|(?:until|till) the end of) {MONTH}\b(?!,? \d{{4}})", re.I)
 _BEFORE_END = re.compile(
     r"(?:from .{1,30} to )?(?:(?:just|only|but|until|till|'?til|up|to|through|for|over|during|by|before|on|in|the|this|"
@@ -60,19 +55,7 @@ def end_in_words(words: str, now: datetime) -> tuple[datetime, bool]:
     for said in (f"until {core}", f"the next {core}", words, *(f"until {day}" for day in days)):
         if (end := end_of(said, now)) is not None and end > now:
             return end, True
-    end = in_calendar(_date_alone, core, now)
-    return (end_of_day(now, _UNKNOWN_END), False) if end is None else (end, True)
-
-
-def _date_alone(words: str, now: datetime) -> datetime | None:
-    from dateutil.parser import parse
-    from dateutil.relativedelta import relativedelta
-
-    if not re.search(r"[^\W\d_]", words):
-        return None  # "6", or "03/04/2027", which can be read in two ways
-    end = end_of_day(parse(words, default=end_of_day(now).replace(tzinfo=None)).replace(tzinfo=now.tzinfo))
-    end = end if end > now else end + relativedelta(years=1)
-    return end if now < end <= now + relativedelta(years=2) else None
+    return end_of_day(now, _UNKNOWN_END), False
 
 
 def _said_end(scope: str, now: datetime) -> datetime | None:
@@ -82,8 +65,6 @@ def _said_end(scope: str, now: datetime) -> datetime | None:
         return end_of_date(int(match["day"] or match["ordinal"]), None, None, now)
     if match := _UNTIL_DAY.search(scope):
         return end_of_day(now, (DAYS.index(match["day"].casefold()) - now.weekday()) % 7 or 7)
-    if match := _UNTIL_FEAST.search(scope):
-        return _end_of_feast(match["feast"].casefold(), now)
     if match := _THIS_MONTH.search(scope):
         month = MONTHS.index(match["month"].casefold()) + 1
         return end_of_month(match["month"], now.year + (month < now.month), now)
@@ -94,12 +75,3 @@ def _said_end(scope: str, now: datetime) -> datetime | None:
     if re.search(r"\btomorrow\b", scope, re.I):
         return end_of_day(now, 1)
     return end_of_day(now) if _TODAY.search(scope) else None
-
-
-def _end_of_feast(feast: str, now: datetime) -> datetime:
-    """Return the end of the next Easter Sunday, Christmas Day or New Year's Eve."""
-    for year in (now.year, now.year + 1):
-        day = easter(year) if feast == "easter" else date(year, 12, 31 if feast == "new year" else 25)
-        if day >= now.date():
-            break
-    return datetime.combine(day, time(23, 59, 59), now.tzinfo)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 from epic_learn.boundaries import doubtful_from, own_words
 from epic_learn.conversations import Turn
 from epic_learn.cues import CueWeights, said_at
-from epic_learn.durations import end_in_words
+from epic_learn.durations import end_in_words, end_of
 from epic_learn.proposal_report import ProposalReport
 from epic_learn.references import Known, means_the_same
 from epic_memory.errors import InvalidInputError
@@ -129,8 +129,8 @@ def _checked(
     held = next((each.text for each in known if plain(each.text) == plain(proposed.old)), "") if proposed.old else ""
     if not kind.startswith("add") and not held:
         return None, "changes of what is not known"
-    ends = _own(proposed.ends, turn)
-    end, sure = end_in_words(ends, said_at(turn)) if ends else (None, True)
+    ends, now = _own(proposed.ends, turn), said_at(turn)
+    end, sure = end_in_words(ends, now) if ends else (end_of(quote, now), True)
     if ends and not kind.startswith("add"):
         # What holds for a while stands beside what holds for good.
         if kind in _WITHOUT_TEXT:
@@ -145,7 +145,7 @@ def _checked(
             turn=turn.number,
             confidence=confidence,
             source=name,
-            expires_at=end,
+            expires_at=None if end is None or kind in _WITHOUT_TEXT or end <= now else end,
             ends="" if sure else ends,
         )
     except InvalidInputError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from epic_memory.memory import checked_memory
 from epic_memory.pipeline.export import Portable, lines_of, take_line, write_item
 from epic_memory.pipeline.removal import forget_traces
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import in_thread, run
+from epic_memory.runtime.effects import run
 from epic_memory.storage.store import Contents
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types.digests import level_of, line_mark
@@ -127,11 +126,6 @@ def merge(memory: EpicMemory, other: str | Path, *, key: Any = None) -> MergeRep
                 conflicts=len(joined.conflicts),
             )
     raise StoreError(f"{own.store.path} is being changed by another program. Nothing was merged; do it again.")
-
-
-async def amerge(memory: EpicMemory, other: str | Path, *, key: Any = None) -> MergeReport:
-    """As `merge`, without blocking the event loop."""
-    return await in_thread(partial(merge, memory, other, key=key))
 
 
 def _state_of(session: Session) -> tuple[State, Contents]:
@@ -260,13 +254,11 @@ def _judge(memory: EpicMemory, mine: State, theirs: State, joined: State) -> Non
     new, items = joined.preference, joined.item
     for here, there in ((mine, theirs), (theirs, mine)):
         under = [line for key, line in new.items() if key in here.preference and key not in there.preference]
-        _judge_under(memory, under, [one for one in items.values() if not _has(here, one)], joined)
+        known = {key: line["version"] for key, line in here.item.items()}
+        fresh = [line for key, line in items.items() if known.get(key) != line["version"]]
+        _judge_under(memory, under, fresh, joined)
     under = [line for key, line in new.items() if key not in mine.preference and key not in theirs.preference]
     _judge_under(memory, under, items.values(), joined)
-
-
-def _has(state: State, line: Line) -> bool:
-    return bool(state.item.get(line["id"], {}).get("version") == line["version"])
 
 
 def _judge_under(memory: EpicMemory, preferences: Sequence[Line], lines: Iterable[Line], joined: State) -> None:

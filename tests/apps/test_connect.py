@@ -178,9 +178,8 @@ def test_the_doctor_says_what_is_installed_because_of_us(epic: Epic, monkeypatch
         "part": "epic_memory/data/static_encoder", "bytes": weight, "kind": "ours",
     }  # fmt: skip
     assert found["numpy"]["kind"] == found["httpcore"]["kind"] == "needed" and found["numpy"]["bytes"] > 10_000_000
-    assert found["jinja2"]["kind"] == "extra"
-    assert not found.keys() & {"pip", "epic-memory", "hypothesis", "mkdocs", "ruff"}
-    light = sum(one["bytes"] for one in found.values() if one["kind"] != "extra")
+    assert not found.keys() & {"pip", "epic-memory", "jinja2", "hypothesis", "mkdocs", "ruff"}
+    light = sum(one["bytes"] for one in found.values())
     assert epic("doctor", "--sizes").out.splitlines()[-1] == f"{light / 1e6:7.1f} MB  the light install"
     monkeypatch.setattr("importlib.metadata.distribution", Mock(side_effect=PackageNotFoundError))
     assert {one.kind for one in sizes()} == {"ours"}, "a clone that is not installed"

@@ -26,7 +26,7 @@ from lm_servers import serving
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TOKEN = "a-token-that-is-long-enough"
 QUESTION = "Where should I stay in Lisbon?"
-PATHS = ["", "query", f"query?q={QUESTION}", "preferences", "held", "map", "turned-away", "facts", "proposals", "bring"]
+PATHS = ["", "query", f"query?q={QUESTION}", "preferences", "held", "turned-away", "facts", "proposals", "bring"]
 PATHS += ["why-not", "why-not?q=trains"]
 SCREENSHOTS = os.environ.get("EPIC_SCREENSHOTS")
 
@@ -115,7 +115,6 @@ def test_every_view(open_page: Callable[..., Page]) -> None:
     for name, heading in {
         "Preferences": "Your preferences",
         "Held": "What is held",
-        "Map": "A map of the memory",
         "Turned away": "Turned away",
         "Facts": "Facts about you",
         "Proposals": "Proposals",
@@ -145,40 +144,6 @@ def test_a_question_with_the_keyboard_alone(open_page: Callable[..., Page]) -> N
     assert "Document 1:" in page.locator("pre.context").inner_text()
     expect(page.get_by_role("searchbox")).to_have_value(QUESTION)
     picture(page, "query")
-
-
-def test_preferences_are_changed(open_page: Callable[..., Page], memory: EpicMemory) -> None:
-    page, text = open_page(), "I avoid hotels with casinos."
-    view(page, "Preferences")
-    page.get_by_label("Add a preference").fill(text)
-    page.get_by_role("button", name="Add").click()
-    done(page, "Added")
-    card = page.get_by_role("article").filter(has_text=text)
-
-    def change(button: str, told: str, **filled: str) -> None:
-        card.get_by_text("Change…").click()
-        for label, words in filled.items():
-            card.get_by_label(label.replace("_", " ")).fill(words)
-        if button == "Save":
-            card.get_by_label("How firmly").select_option("strictly")
-        card.get_by_role("button", name=button, exact=True).click()
-        done(page, told)
-
-    change("Save", "Saved", Likes="quiet hotels\nhotels by the sea")
-    aspects = memory.preferences.aspects(text)
-    assert aspects.liked == ("quiet hotels", "hotels by the sea") and aspects.firmness == 1.0
-    change("Save what it means", "Saved", Suits="a pension by the beach")
-    expansion = memory.preferences.expansions(text)
-    assert expansion is not None and expansion.follows == ("a pension by the beach",)
-    change("Read from the words again", "Saved")
-    assert memory.preferences.aspects(text).avoided
-    change("Save the words", "Changed", In_your_words="I avoid casinos.")
-    card = page.get_by_role("article").filter(has_text="I avoid casinos.")
-    card.get_by_text("Change…").click()
-    card.get_by_text("Remove…").click()
-    card.get_by_role("button", name="Remove this preference").click()
-    done(page, "Removed")
-    assert "casinos" not in " ".join(each.text for each in memory.preferences)
 
 
 def test_every_view_and_every_form_is_reached_by_the_tab_key(open_page: Callable[..., Page], address: str) -> None:
@@ -259,7 +224,7 @@ def test_phone_and_dark(open_page: Callable[..., Page], address: str, name: str)
     for path in PATHS:
         page.goto(address + path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-    page.goto(address + ("held?tier=kept" if phone else "map"))
+    page.goto(address + "held?tier=kept")
     picture(page, name)
 
 
@@ -293,6 +258,6 @@ def test_hostile_texts_do_nothing(open_page: Callable[..., Page], address: str, 
     texts = ["<script>document.title='owned'</script> dairy", "<img src=x onerror=\"document.title='owned'\"> cheese"]
     memory.add([Item(id=f"'\"><script>{number}", text=text) for number, text in enumerate(texts)])
     page = open_page()
-    for path in ("held", "map", "query?q=<script>document.title='owned'</script> cheese", "preferences"):
+    for path in ("held", "query?q=<script>document.title='owned'</script> cheese", "preferences"):
         page.goto(address + path)
         assert page.locator("main script, main img").count() == 0 and page.title() != "owned"

@@ -29,8 +29,7 @@ from mcp.types import ElicitResult
 
 from command_line import Epic
 from epic_apps.mcp import memory_server
-from epic_apps.mcp_memory import Access, UserMemory
-from epic_apps.mcp_pool import PoolMemory
+from epic_apps.mcp_memory import Access, PoolMemory, UserMemory
 from epic_apps.mcp_serving import PATH, http_app
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import InvalidInputError
@@ -164,15 +163,18 @@ async def test_changes_are_proposed_unless_writes_are_allowed(path: Path) -> Non
         listed = (await answer(client, "list_preferences"))["preferences"]
         await answer(client, "forget", id=next(each["id"] for each in listed if each["text"] == AVOIDS))
         proposed = await answer(client, "remember", text="I live in Porto.")
-        command = f"epic proposals {path} accept {proposed['id']}"
-        assert (proposed["status"], proposed["note"]) == (
-            "proposed",
-            f"It waits until the user agrees to it: {command}",
-        )
+        for tool, verb in ((None, "accept"), ("accept_proposal", "accept"), ("reject_proposal", "reject")):
+            told = proposed if tool is None else await answer(client, tool, proposal=proposed["id"])
+            command = f"epic proposals {path} {verb} {proposed['id']}"
+            assert (told["status"], told["note"]) == ("proposed", f"It waits until the user agrees to it: {command}")
         assert "only the user" in await refusal(client, "forget", id="golden")
-        kinds = [each["kind"] for each in (await answer(client, "list_proposals"))["proposals"]]
+        waiting = (await answer(client, "list_proposals"))["proposals"]
+        assert "I live in Porto." in next(each["said"] for each in waiting if each["id"] == proposed["id"])
         assert await refusal(client, "accept_proposal", proposal="x")
-    assert sorted(kinds) == ["add_fact", "add_preference", "remove_preference", "replace_preference"]
+    with UserMemory(path, access="propose") as memory:  # a program that calls a tool without a client
+        assert "epic proposals" in str(await memory_server(memory).call_tool("remember", {"text": "I live in Porto."}))
+    kinds = sorted(each["kind"] for each in waiting)
+    assert kinds == ["add_fact", "add_preference", "remove_preference", "replace_preference"]
     assert held(path) == before
     async with connected(path, "write") as client:
         first, second, *_ = (await answer(client, "list_proposals"))["proposals"]
@@ -180,20 +182,6 @@ async def test_changes_are_proposed_unless_writes_are_allowed(path: Path) -> Non
         await answer(client, "reject_proposal", proposal=second["id"])
         assert len((await answer(client, "list_proposals"))["proposals"]) == 2
     assert held(path) != before
-
-
-async def test_who_may_only_propose_is_told_what_the_user_has_to_do(path: Path) -> None:
-    async with connected(path, "propose") as client:
-        proposed = await answer(client, "remember", text="I live in Porto.")
-        for tool, verb in (("accept_proposal", "accept"), ("reject_proposal", "reject")):
-            told = await answer(client, tool, proposal=proposed["id"])
-            assert told["status"] == "proposed" and f"epic proposals {path} {verb} {proposed['id']}" in told["note"]
-        (waiting,) = (await answer(client, "list_proposals"))["proposals"]
-        assert waiting["id"] == proposed["id"] and "I live in Porto." in waiting["said"]
-    assert "I live in Porto." not in held(path)[1]
-    with UserMemory(path, access="propose") as memory:  # a program that calls a tool without a client
-        told = await memory_server(memory).call_tool("remember", {"text": "I live in Porto."})
-    assert "epic proposals" in str(told)
 
 
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])

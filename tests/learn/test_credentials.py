@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from epic_learn import add_conversation
@@ -12,6 +10,7 @@ from epic_memory import EpicMemory
 from epic_memory.lm import Completion
 from epic_memory.types.proposals import Proposal
 from labelled_sentences import labelled
+from scripted import Own
 from tables import table
 
 
@@ -45,26 +44,10 @@ def test_what_gives_no_secret_away_is_read(text: str) -> None:
 
 
 def test_a_model_that_reads_for_proposals_does_not_see_a_secret() -> None:
-    seen: list[str] = []
-
-    class Listener:
-        name = "listener"
-
-        def complete(self, messages: object, **options: object) -> Completion:
-            seen.append(str(messages))
-            return Completion(text="[]")
-
+    lm = Own(lambda messages: Completion(text="[]"))
     with EpicMemory() as memory:
-        memory.proposals.propose([("user", "I moved to Porto. My password is hunter2.")], lm=Listener())  # type: ignore[arg-type]
-    assert "Porto" in seen[0] and "hunter2" not in seen[0]
-
-
-@pytest.mark.parametrize("part", ["password is a ", "a1B", "1 ", "4-", "xy://a:", "pin of ", "-----BEGIN PRIVATE KEY "])
-def test_long_turns_are_looked_through_in_linear_time(part: str) -> None:
-    started = time.process_time()
-    with EpicMemory() as memory:
-        memory.proposals.propose([("user", (part * 8000)[:8000])])
-    assert time.process_time() - started < 3
+        memory.proposals.propose([("user", "I moved to Porto. My password is hunter2.")], lm=lm)
+    assert "Porto" in str(lm.sent[0]) and "hunter2" not in str(lm.sent)
 
 
 def test_what_does_not_fit_stays_out_of_the_light_tier_where_that_is_asked_for() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from command_line import Epic, refused
 from crashing import Workers
 from devices import DEEDS, FACTS, PREFERENCES, TEXTS, Step, check_files, check_states, do, observed
-from epic_learn.merging import amerge, merge
+from epic_learn.merging import merge
 from epic_memory import EpicMemory, Item, Settings
 from epic_memory.errors import StoreError
 
@@ -99,16 +99,6 @@ def test_what_is_new_on_each_is_judged_under_the_preferences_of_the_other(path: 
         merge(memory, other)
         assert observed(memory) == theirs
         assert [entry.preference for entry in memory.explain("stew").entries] == ["I follow a strict vegan diet."]
-
-
-async def test_a_merge_without_blocking_does_the_same(path: Path, other: Path) -> None:
-    with EpicMemory.open(other) as memory:
-        memory.forget("item-0")
-        memory.preferences.add(PREFERENCES[3])
-    copied = Path(shutil.copy(path, path.with_name("copied.epic")))
-    with EpicMemory.open(path) as one, EpicMemory.open(copied) as two:
-        assert await amerge(two, other) == merge(one, other)
-        assert observed(two) == observed(one)
 
 
 def test_what_is_ruled_out_here_does_not_come(path: Path, other: Path) -> None:

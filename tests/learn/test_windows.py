@@ -34,16 +34,6 @@ def test_short_turns_fill_windows_of_eight_that_share_two() -> None:
     assert windows[0].count("\n") == 2 and all(len(window.split()) <= 180 for window in windows)
 
 
-def test_a_long_turn_is_cut_at_sentence_ends_and_keeps_its_role() -> None:
-    content = " ".join(sentence(50, f"s{n}x") for n in range(10))
-    windows = ConversationChunker().chunks([{"role": "user", "content": content}])
-    lines = [line for window in windows for line in window.split("\n")]
-
-    assert len(windows) > 1
-    assert all(line.startswith("user: ") and line.endswith(".") for line in lines)
-    assert {word for line in lines for word in line.split()} == {"user:", *content.split()}
-
-
 MESSAGES = st.lists(
     st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "system", " "]), "content": ANY_TEXT}),
     max_size=25,

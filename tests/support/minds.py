@@ -1,4 +1,4 @@
-"""A language model that answers all that a memory asks: preferences, verdicts, proposals, forms, facts."""
+"""A language model that answers all that a memory asks: preferences, verdicts, proposals, facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from epic_memory.types import Stance
 from scripted import answer_to, preference_read, read_prompt
 
 CHAT = [("user", "just veggie for me")]
-FORM = {"fields": [{"name": "pet", "question": "What is my cat called?", "type": "text"}]}
 
 
 class Mind:
@@ -55,8 +54,6 @@ class Mind:
         if "part of a conversation" in system:
             one = {"kind": "add_preference", "text": "I am a vegetarian.", "old": "", "quote": CHAT[0][1], "turn": 1}
             return [("propose", user)], json.dumps({"proposals": [one | {"ends": ""}]})
-        if "one field of a form" in system:
-            return [("fill", user)], json.dumps({"number": 1, "quote": "I call my cat Miso", "value": "Miso"})
         if "compare a new statement" in system:
             return [("compare", user)], json.dumps({"decision": "update", "number": 1})
         asked = read_prompt(messages)

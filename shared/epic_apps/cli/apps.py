@@ -121,7 +121,7 @@ def connect(
     if print_:
         # Not by `show`, which breaks long lines on a terminal.
         sys.stdout.write(f"{shown_entry(client, arguments)}\n")
-        sys.stderr.write(f"This belongs into {CLIENTS[client].where}.\n")
+        sys.stderr.write(f"This belongs into {CLIENTS[client].hint or CLIENTS[client].path}.\n")
         return
     done = connect_client(client, arguments)
     common.show(done, str(done))
@@ -137,7 +137,7 @@ def doctor(
         from epic_apps.sizes import sizes as measured
 
         found = measured()
-        light = sum(one.bytes for one in found if one.kind != "extra")
+        light = sum(one.bytes for one in found)
         lines = [f"{one.bytes / 1e6:7.1f} MB  {one.kind:8}{one.part}" for one in found]
         common.show([one._asdict() for one in found], *lines, f"{light / 1e6:7.1f} MB  the light install")
         return

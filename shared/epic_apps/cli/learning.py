@@ -1,4 +1,4 @@
-"""Commands about what is known of the user: onboard, proposals, note, facts, fill, due."""
+"""Commands about what is known of the user: onboard, proposals, note, facts, fill."""
 
 from __future__ import annotations
 
@@ -209,7 +209,6 @@ def _ids(edit: Edit) -> list[str]:
 
 def fill(
     file: InFile,
-    model: Model,
     form: Annotated[
         str, Argument(metavar="FORM", help='JSON: {"fields": [{"name": ..., "question": ..., "type": ...}]}')
     ],
@@ -219,25 +218,10 @@ def fill(
     from epic_learn.forms import fill as fill_form
 
     asked = Form.of(form)
-    with file.open(model) as memory:
+    with file.open() as memory:
         filled = fill_form(memory, asked)
     count = sum(each.state == "filled" for each in filled)
     file.show(filled.fields, *map(str, filled), f"{count} of {len(filled.fields)} fields filled in.")
 
 
-def due(
-    file: InFile,
-    before: Annotated[
-        str | None, Option(metavar="DAY", help="up to which day, like 2027-03-31 (default: 30 days from now)")
-    ] = None,
-) -> None:
-    """List the facts that name a day that is coming up, and what expires by then."""
-    from epic_learn.forms import due as due_in
-
-    with file.open() as memory:
-        found = due_in(memory, before)
-    nothing = "No fact names a day that is coming up, and nothing expires by then."
-    file.show(found, *(map(str, found) if found else [nothing]))
-
-
-COMMANDS = (onboard, proposals, note, facts, fill, due)
+COMMANDS = (onboard, proposals, note, facts, fill)

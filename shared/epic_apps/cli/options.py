@@ -20,14 +20,11 @@ from epic_apps.cli.printing import show, show_json, visible
 from epic_memory.errors import InvalidInputError, UnknownItemError
 
 if TYPE_CHECKING:
-    _Handler = logging.StreamHandler[Any]  # generic from Python 3.11 on only
     from epic_memory.lm import OllamaLM, OpenAICompatibleLM
     from epic_memory.lm.base import LanguageModel
     from epic_memory.memory import EpicMemory
     from epic_memory.settings import Settings
 
-if not TYPE_CHECKING:
-    _Handler = logging.StreamHandler
 _Command = TypeVar("_Command", bound=Callable[..., None])
 ENCODERS = (
     "static, minilm (the default if installed), multilingual (for other languages than English),"
@@ -132,7 +129,7 @@ class Common:
             show(*(parts or (str(value),)))
 
 
-class _Log(_Handler):
+class _Log(logging.StreamHandler):  # type: ignore[type-arg]  # generic from Python 3.11 on only
     """A log on stderr, harmless to a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -155,19 +152,27 @@ class InFile(Common):
         return EpicMemory.open(self.memory, encoder=self.encoder, llm=lm, settings=how)
 
 
-@dataclass(kw_only=True)
-class Server:
-    """The server of a language model, and how it is asked."""
+def _asking(metavar: str, help: str) -> Any:
+    """Return an option about a language model."""
+    return Option(metavar=metavar, help=help, rich_help_panel=_PANEL)
 
-    llm_url: Annotated[
+
+@dataclass(kw_only=True)
+class Model:
+    """A language model that does all that one can do for a memory, its server, and how much it is asked."""
+
+    llm: Annotated[
+        str | None, _asking("MODEL", f"explains preferences, decides, and reads: {MODELS}; default: none is asked")
+    ] = None
+    llm_url: Annotated[str | None, _asking("URL", "the server, if the name does not hold it")] = None
+    concurrency: Annotated[int | None, _asking("N", "calls at the same time (default 1)")] = None
+    timeout: Annotated[float | None, _asking("S", "seconds for an answer (default 120)")] = None
+    model_budget: Annotated[
+        str | None, _asking("N", 'calls a day, or "50000 tokens"; what is left over waits for `epic retry`')
+    ] = None
+    on_demand: Annotated[
         str | None,
-        Option(metavar="URL", help="the server, if the name does not hold it", rich_help_panel=_PANEL),
-    ] = None
-    concurrency: Annotated[
-        int | None, Option(metavar="N", help="calls at the same time (default 1)", rich_help_panel=_PANEL)
-    ] = None
-    timeout: Annotated[
-        float | None, Option(metavar="S", help="seconds for an answer (default 120)", rich_help_panel=_PANEL)
+        _asking("TIME", 'how long an answer waits for verdicts on what it finds: "300 ms"; or "background", or "off"'),
     ] = None
 
     def model(self, name: str) -> OllamaLM | OpenAICompatibleLM:
@@ -179,36 +184,6 @@ class Server:
         # Check before anything is written: with its server down, a whole corpus would end in the retry queue.
         lm.check()
         return lm
-
-
-@dataclass(kw_only=True)
-class Model(Server):
-    """A language model that does all that one can do for a memory, and how much it is asked."""
-
-    llm: Annotated[
-        str | None,
-        Option(
-            metavar="MODEL",
-            help=f"explains preferences, decides, and reads: {MODELS}; default: none is asked",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    model_budget: Annotated[
-        str | None,
-        Option(
-            metavar="N",
-            help='calls a day, or "50000 tokens"; what is left over waits for `epic retry`',
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    on_demand: Annotated[
-        str | None,
-        Option(
-            metavar="TIME",
-            help='how long an answer waits for verdicts on what it finds: "300 ms"; or "background", or "off"',
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
 
     def asked(self, settings: Settings) -> tuple[LanguageModel | None, Settings]:
         """Return the model, once its server has answered, and the settings with how much it is asked.
@@ -245,12 +220,7 @@ class Judging(Model):
     """The same, for commands that take texts in."""
 
     expand: Annotated[
-        str | None,
-        Option(
-            metavar="MODEL",
-            help="only reads preferences, and writes what they mean in practice; as --llm",
-            rich_help_panel=_PANEL,
-        ),
+        str | None, _asking("MODEL", "only reads preferences, and writes what they mean in practice; as --llm")
     ] = None
 
     def asked(self, settings: Settings) -> tuple[LanguageModel | None, Settings]:

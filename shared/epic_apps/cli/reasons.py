@@ -22,10 +22,6 @@ MARKS = {Stance.SUPPORTS: ("✓", "green"), Stance.CONFLICTS: ("✗", "red"), St
 """The sign and the colour of each stance but the neutral one."""
 
 _MOST_TOPICS = 3
-_SECOND_PERSON = {
-    "i": "you", "i'm": "you're", "i've": "you've", "i'd": "you'd", "i'll": "you'll", "me": "you", "my": "your",
-    "mine": "yours", "myself": "yourself", "am": "are",
-}  # fmt: skip
 _FIGURE = re.compile(r"\d\.\d")
 _WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 # Words of a preference that say how it is meant, not what it is about.
@@ -50,16 +46,6 @@ _OF_TIER = {
 }
 
 
-def second_person(text: str) -> str:
-    """Return what a user said of themselves as it is said to them: "I avoid ..." as "you avoid ..."."""
-
-    def turned(match: re.Match[str]) -> str:
-        word = match.group()
-        return _SECOND_PERSON.get(word.lower().replace("’", "'"), word) if word != "AM" else word
-
-    return _WORD.sub(turned, text.strip().rstrip("."))
-
-
 def topics(text: str, preference: str) -> list[str]:
     """Return the words of a preference that a text shares, neighbours together, as the preference has them."""
     held = set(content_stems(text))
@@ -81,12 +67,11 @@ def reason(entry: MemoryEntry, text: str) -> str:
     if not entry.preference:
         return "kept without a question for preferences"
     about = topics(text, entry.preference)
-    near = f"about {_listed(about)}" if about else "close to what you said"
-    said = second_person(entry.preference)
-    said = f"you{said[3:]}" if said.lower().startswith("you ") else f'you said: "{entry.preference}"'
+    listed = " and ".join([", ".join(about[:-1]), about[-1]] if len(about) > 1 else about)
+    near = f"about {listed}" if about else "close to what you said"
     # What a language model says is words already; the embedded verifier's figures are for --verbose.
     told = f". {entry.rationale}" if entry.rationale and not _FIGURE.search(entry.rationale) else ""
-    return f"kept because it is {near}, and {said}; {_SUITS[entry.stance]}{told}"
+    return f'kept because it is {near}, and you said: "{entry.preference}"; {_SUITS[entry.stance]}{told}'
 
 
 def reasons(hit: Hit) -> list[str]:
@@ -120,7 +105,3 @@ def turned_away_now(memory: EpicMemory, item: Item) -> NotKept | None:
         preference=memory.preferences[nearest].text,
         similarity=float(similarities[nearest]),
     )
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -42,7 +42,8 @@ class Roots:
         root = next((each for each in (whole, *whole.parents) if each in self._names), top)
         if root not in self._names:
             name = self._free_name(root)
-            self.move(name, root)
+            self._names.pop(self._paths.get(name, root), None)
+            self._names[root], self._paths[name] = name, root
         return Path(self._names[root], whole.relative_to(root)).as_posix()
 
     def _free_name(self, root: Path) -> str:
@@ -67,11 +68,6 @@ class Roots:
         if self._paths != self._stored:
             self._write(self._paths.keys())
         return name
-
-    def move(self, name: str, folder: Path) -> None:
-        """Take over where the root of a name is now."""
-        self._names.pop(self._paths.get(name, folder), None)
-        self._names[folder], self._paths[name] = name, folder
 
     def held_in(self, folder: str) -> dict[str, list[str]]:
         """Return the names of the files of a folder, given by its name, that items are held from, with their ids."""

@@ -78,14 +78,6 @@ class Sources:
     # How many reasons of the file that is being read there are in each list.
     _failed: int = field(default=0, repr=False)
     _left: int = field(default=0, repr=False)
-    # Items so far, bytes that they were made of, and bytes of all files: what is left is estimated by them.
-    _made: int = field(default=0, repr=False)
-    _taken: int = field(default=0, repr=False)
-    _size: int = field(default=0, repr=False)
-
-    def __length_hint__(self) -> int:
-        """Return how many items there will be: so many for the bytes that were read so far, then the number."""
-        return round(self._made * self._size / self._taken) if self._taken else 0
 
     def files(self) -> list[tuple[Path, str]]:
         """Return every file, with its name.
@@ -132,14 +124,10 @@ class Sources:
         self.whole.clear()
         self.failures.clear()
         files, self.skipped[:] = self._found()
-        sizes = {path: _size(path) for path, _ in files}
-        self._made, self._taken, self._size = 0, 0, sum(sizes.values())
-        before = 0
         for path, name in files:
             self._failed = self._left = 0
             try:
                 for item in self._read(path, name):
-                    self._made += 1
                     yield item if self.mark is None else self.mark(item)
             except Exception as error:
                 if isinstance(error, (InvalidInputError, MissingExtraError)):
@@ -153,10 +141,6 @@ class Sources:
             for reasons, count in ((self.failures, self._failed), (self.skipped, self._left)):
                 if count > _MOST_REASONS:
                     reasons.append(f"{path}: {count - _MOST_REASONS} more")
-            before = self._taken = before + sizes[path]
-
-    def _take(self, size: int) -> None:
-        self._taken += size
 
     def _fail(self, reason: str) -> None:
         self._failed += 1
@@ -230,7 +214,7 @@ class Sources:
 
     def _lines(self, path: Path, name: str) -> Iterator[Item]:
         with opened(path) as file:
-            lines = read_records(file, path, self._take)
+            lines = read_records(file, path)
             first = next(lines, None)
             if first is None:
                 self._skip(f"{path} is empty")
@@ -314,13 +298,6 @@ def read_preferences(path: str | Path) -> list[Preference]:
     return preferences
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # reading it tells why
-        return 0
-
-
 def _titled(title: str, text: str) -> str:
     """Put a title in front of a chunk: a later chunk of a document rarely names its topic."""
     return f"{title}{'' if title[-1] in '.!?' else '.'} {text}" if title else text
@@ -346,16 +323,15 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str], list[str]]:
 
 
 def read_records(
-    lines: BinaryIO, place: object, take: Callable[[int], None] = lambda size: None, *, others: bool = False
+    lines: BinaryIO, place: object, *, others: bool = False
 ) -> Iterator[tuple[int, dict[str, Any] | InvalidInputError]]:
-    """Yield the record of each line with its number, or what is wrong with it; tell `take` the bytes that were read.
+    """Yield the record of each line with its number, or what is wrong with it.
 
     With `others`, lines of JSON that are no records are left out.
     """
     number = 0
     while raw := lines.readline(_LONGEST_LINE):
         number += 1
-        take(len(raw))
         where = f"{place}, line {number}"
         if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
             while (rest := lines.readline(_LONGEST_LINE)) and not rest.endswith(b"\n"):

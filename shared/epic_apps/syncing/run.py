@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeAlias
 
 from tqdm import tqdm
@@ -18,8 +18,15 @@ from epic_apps.markdown import PREFERENCES, edits_of, is_export
 from epic_apps.origins import NEVER, with_origin
 from epic_apps.syncing.files import DIRTY, NO_ROOM, RULED_OUT, SyncedFile
 from epic_apps.syncing.report import SyncReport
-from epic_apps.syncing.room import Room, placed
-from epic_apps.syncing.state import FILES_AT_ONCE, FolderState, forget_files, known_folders, moved_to, note_folder
+from epic_apps.syncing.state import (
+    FILES_AT_ONCE,
+    FolderState,
+    forget_files,
+    known_folders,
+    note_folder,
+    placed,
+    room_of,
+)
 from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.types import Item
@@ -32,6 +39,7 @@ _Read: TypeAlias = tuple[str, SyncedFile, list[Item]]  # a file by its name as i
 _ITEMS_AT_ONCE = 512
 # A file that was changed so shortly before it was read may change again within the clock's grain.
 _GRAIN = 2_000_000_000
+_FREED = 4_096  # bytes
 
 
 def sync(
@@ -42,15 +50,14 @@ def sync(
     user: str | Collection[str] = (),
     empty: bool = False,
     progress: bool = False,
-    changed: Collection[Path] | None = None,
 ) -> SyncReport:
     """Make a memory hold what a folder holds: what was added, changed, renamed and deleted since the last time.
 
         print(sync(memory, "notes"))
 
-    Files are read as by `epic build`. A file is the same file from whatever working directory, and after the whole
-    folder was moved. Only files whose size or time changed are read. Of a deleted file, and of what was deleted in one,
-    the memory forgets everything. What is cut off goes on with the next call.
+    Files are read as by `epic build`. A file is the same file from whatever working directory, and after its folder was
+    moved without being renamed. Only files whose size or time changed are read. Of a deleted file, and of what was
+    deleted in one, the memory forgets everything. What is cut off goes on with the next call.
 
     Args:
         memory: The memory.
@@ -60,8 +67,6 @@ def sync(
         user: Names and addresses of the user in mails.
         empty: Whether a folder without any file is meant, which else is taken for a disk that is not there.
         progress: Show a bar.
-        changed: Paths below the folder at which something changed, if that is known: what lies in the folders of others
-            is taken as it was.
 
     Raises:
         InvalidInputError: if there is no such folder, it cannot be read, or is empty unexpectedly; nothing changes.
@@ -72,11 +77,7 @@ def sync(
     if not top.is_dir():
         raise InvalidInputError(f"There is no folder {folder}. Nothing of it was changed.")
     run = _Sync(checked_memory(memory), top.resolve(), ignore, [user] if isinstance(user, str) else list(user))
-    try:
-        run.run(empty=empty, progress=progress, changed=changed)
-    except (InvalidInputError, OSError):
-        run.note(None)
-        raise
+    run.run(empty=empty, progress=progress)
     run.report.seconds = time.perf_counter() - started
     return run.report
 
@@ -89,14 +90,16 @@ class _Sync:
         self.report = SyncReport()
         self._roots = Roots(memory)
         _ignoring(top, ignore or ())  # fails before anything is written
-        if (moved := moved_to(memory, top)) is not None:
-            self._roots.move(moved, top)
         self._name = self._roots.begin(top)
         before = known_folders(memory).get(self._name, {})
         given = before.get("ignore", []) if ignore is None else list(ignore)
-        self._known = {**dict.fromkeys(("room", "failed")), **before, "path": str(top), "ignore": given}
+        self._known = {"room": None, **before, "path": str(top), "ignore": given}
         self._ignores = _ignoring(top, given)
-        self._room = Room(memory, before.get("room"))
+        self._used: int
+        decided, self._used = before.get("room") or ("", 0)
+        decides, used = room_of(memory)
+        # What found no room is offered again once something was freed, or anything else of what decides has changed.
+        self._offers_again = decides != decided or used + _FREED < self._used
         note_folder(memory, self._name, self._known)
         self._state = FolderState(memory, self._name)
         self._files = self._state.files
@@ -107,30 +110,25 @@ class _Sync:
         self._by_content: dict[str, str] = {}
         self._is_short = False
 
-    def run(self, *, empty: bool, progress: bool, changed: Collection[Path] | None) -> None:
+    def run(self, *, empty: bool, progress: bool) -> None:
         """Compare the folder with what is known of it, and take over the differences."""
-        found, left = self._walk(None if changed is None else self._folders_of(changed))
-        offered_again = left - self._files.listed.keys()
-        self.report.no_room += [name for name in offered_again if self._files[name].digest.endswith(NO_ROOM)]
-        gone = sorted(n for n in self._files if n not in found and n not in left and not self._stays(n))
+        found = self._walk()
+        gone = sorted(name for name in self._files if name not in found and not self._stays(name))
         if not found and gone and len(gone) == len(self._files) and not empty:
             how = "Is its disk there? If everything was deleted: --empty."
             raise InvalidInputError(f"{self._top} holds no file any more. {how}")
         self._by_content = {self._files[name].content: name for name in reversed(gone) if self._files[name].digest}
         batch: list[_Read] = []
-        failed: list[str] = []
         touched = [(name, entry) for name, entry in found.items() if entry is not None]
-        self.report.unchanged = len(found) + len(left) - len(touched) - len(self.report.no_room)
+        self.report.unchanged = len(found) - len(touched) - len(self.report.no_room)
         for name, entry in tqdm(touched, unit=" files", disable=not progress or not touched):
-            before, read = len(self.report.failures), None
+            read = None
             try:
                 read = self._read(name, Path(entry.path), entry.stat())
             except FileNotFoundError:  # it has gone since it was listed: the next sync forgets it
                 continue
             except OSError as error:
                 self.report.failures.append(f"{entry.path} cannot be read: {error.strerror}.")
-            if len(self.report.failures) > before:
-                failed.append(name)
             if read is not None:
                 batch.append(read)
             if len(batch) >= FILES_AT_ONCE or sum(len(items) for *_, items in batch) >= _ITEMS_AT_ONCE:
@@ -141,7 +139,10 @@ class _Sync:
         if self._is_short:
             self._mark_unplaced(self._files)  # also those that had to leave for others
         self._state.save()
-        self.note(failed)
+        if self.report.no_room:
+            decides, used = room_of(self._memory)
+            room = [decides, used if self._offers_again else max(used, self._used)]
+            note_folder(self._memory, self._name, {**self._known, "room": room})
         self.report.added += [each for each in self._written if each in self._again and self._files[each].is_whole]
         moved = {old for old, _ in self.report.renamed}
         self.report.deleted = [name for name in gone if name not in moved]
@@ -161,39 +162,10 @@ class _Sync:
             else:
                 self.report.added.append(name)
 
-    def note(self, failed: list[str] | None) -> None:
-        """Write down for the next sync which files could not be read (None for all), and what room there was."""
-        room = {"room": self._room.noted()} if self.report.no_room else {}
-        note_folder(self._memory, self._name, {**self._known, **room, "failed": failed})
-
     # --- the folder
 
-    def _folders_of(self, changed: Collection[Path]) -> set[str] | None:
-        """Return the folders of files that changed or are tried again, and those above; None if that is not all."""
-        again = {name for name in self._files.keys() - self._files.listed if not self._is_settled(self._files[name])}
-        offered = any(self._files[name].digest for name in again)
-        if self._known["failed"] is None or offered or self._roots.inner(self._top):
-            return None
-        folders = {""}
-        for name in again.union(self._known["failed"]):
-            folders |= {f"{each.as_posix()}/" for each in PurePosixPath(name).relative_to(self._name).parents}
-        for path in changed:
-            within = path.relative_to(self._top) if path.is_relative_to(self._top) else None
-            if within is None or path.name == IGNORE_FILE or path.is_dir():
-                return None
-            below = f"{self._name}/{within.as_posix()}/"
-            if any(name.startswith(below) for name in self._files):  # a folder has gone, or a file has its name now
-                return None
-            folders |= {f"{each.as_posix()}/" for each in within.parents}
-        return folders
-
-    def _walk(self, folders: Collection[str] | None) -> tuple[dict[str, os.DirEntry[str] | None], set[str]]:
-        """Look through the folder, or some of the folders in it, given by their paths.
-
-        Returns:
-            The files there by their names, with their entries if they have to be read, and the names of the known files
-            in other folders.
-        """
+    def _walk(self) -> dict[str, os.DirEntry[str] | None]:
+        """Return the files in the folder by their names, with their entries if they have to be read."""
         found: dict[str, os.DirEntry[str] | None] = {}
         links: list[str] = []
         names = {"": f"{self._name}/"}
@@ -207,8 +179,6 @@ class _Sync:
             raise InvalidInputError(f"{told} Nothing was changed.") from None
 
         def enters(entry: os.DirEntry[str], within: str) -> bool:
-            if folders is not None and within not in folders:
-                return False
             above = names[within[: -len(entry.name) - 1]]
             names[within] = inner.get(entry.path, f"{above}{entry.name}") + "/"
             return entry.path not in never and not self._ignores(within)
@@ -220,7 +190,7 @@ class _Sync:
                 name = f"{above}{entry.name}"
                 is_same = name in self._files.listed and _listed(entry) == self._files.listed[name]
                 # What a link inside leads to is read where it is.
-                if not is_same and not (_suffix(entry) in READABLE and entry.is_file(follow_symlinks=False)):
+                if not is_same and not (_is_readable(entry) and entry.is_file(follow_symlinks=False)):
                     continue
                 if not self._ignores(f"{within}{entry.name}"):
                     # What else there is to keep of ten thousand files takes time.
@@ -228,24 +198,17 @@ class _Sync:
         self.report.skipped += [f"{each}: ruled out (epic never); what is held of it stays" for each in sorted(never)]
         if links:
             self.report.skipped.append(f"{self._top}: links that lead out of it are not followed ({', '.join(links)})")
-        looked = set(names.values())
-        return found, set() if folders is None else {n for n in self._files if n[: n.rfind("/") + 1] not in looked}
+        return found
 
     def _is_as_it_was(self, name: str, entry: os.DirEntry[str]) -> bool:
         """Tell whether a file is as it was and not to be offered again; one without room is reported."""
         known = self._files.get(name)
         if known is None or (known.size, known.modified) != _listed(entry):
             return False
-        is_settled = self._is_settled(known)
-        if is_settled and known.digest.endswith(NO_ROOM):
+        if known.digest.endswith(NO_ROOM) and not self._offers_again:
             self.report.no_room.append(name)
-        return is_settled
-
-    def _is_settled(self, file: SyncedFile) -> bool:
-        """Tell whether a file as it was read need not be offered again."""
-        if file.is_whole or file.digest.endswith(self._ruled_out):
             return True
-        return file.digest.endswith(NO_ROOM) and not self._room.offers_again
+        return known.is_whole or known.digest.endswith(self._ruled_out)
 
     def _stays(self, name: str) -> bool:
         """Tell whether a file is one of which nothing more is kept, so that what is held of it stays."""
@@ -259,7 +222,7 @@ class _Sync:
         modified = DIRTY if recent else status.st_mtime_ns
         content = digest_of(path)
         same = {content, f"{content}{self._ruled_out}"}
-        if not self._room.offers_again:
+        if not self._offers_again:
             same.add(f"{content}{NO_ROOM}")
         if known is not None and known.digest in same and name not in self._state.cut_off:
             if (known.size, known.modified) != (status.st_size, modified):
@@ -373,8 +336,8 @@ def _listed(entry: os.DirEntry[str]) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _suffix(entry: os.DirEntry[str]) -> str:
-    return entry.name[entry.name.rfind(".") :].lower()
+def _is_readable(entry: os.DirEntry[str]) -> bool:
+    return entry.name[entry.name.rfind(".") :].lower() in READABLE
 
 
 def _ignoring(top: Path, given: Collection[str]) -> Callable[[str], bool]:

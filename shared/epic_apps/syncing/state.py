@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from epic_apps.cli.folders import digest_of, folders_in
 from epic_apps.cli.roots import Roots
 from epic_apps.syncing.files import DIRTY, NO_ROOM, PIECES, SyncedFile, SyncedFiles, piece_of
 from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory, checked_memory
+from epic_memory.types.digests import digest
 
 FILES_AT_ONCE = 200
 """Files that are written or forgotten together."""
@@ -96,26 +94,6 @@ def note_folder(memory: EpicMemory, name: str, known: Mapping[str, Any]) -> None
         memory.file.set_state(**{_FOLDERS: {**folders, name: known}})
 
 
-def moved_to(memory: EpicMemory, top: Path) -> str | None:
-    """Return the name of a synced folder that is gone, and whose files are here now, most of them unchanged."""
-    folders = known_folders(memory)
-    if any(known["path"] == str(top) for known in folders.values()):
-        return None
-    for name, known in folders.items():
-        if os.path.lexists(known["path"]):
-            continue
-        files = [file for file in FolderState(memory, name).files.values() if file.size]
-        sizes = {file.size for file in files}
-        here = set()
-        for entry in (entry for listing in folders_in(top, lambda error: None) for entry in listing.files):
-            with suppress(OSError):  # what has gone, or may not be read, says nothing
-                if entry.is_file() and entry.stat().st_size in sizes:
-                    here.add(digest_of(entry.path))
-        if sum(file.content in here for file in files) * 2 > len(files):
-            return name
-    return None
-
-
 def synced_folders(memory: EpicMemory) -> list[Path]:
     """Return the folders that a memory was synced with."""
     return [Path(known["path"]) for known in known_folders(memory).values()]
@@ -180,3 +158,21 @@ def forget_files(
     versions = {version for file in files for version in file.versions_besides(known.union(keep))}
     if versions := versions.difference(seen):
         memory.file.forget_versions(versions)
+
+
+def room_of(memory: EpicMemory) -> tuple[str, int]:
+    """Return what decides about texts that no preference asks for, as a digest, and the bytes of the file in use."""
+    session = memory._session
+    with session.lock, session.store.reading():
+        count, free, page = session.store.pages()
+    asked = [memory.encoder.name, session.verifier.name, session.tau, session.reserve, session.budget]
+    decides = digest(*map(str, asked), *(each.id for each in memory.preferences), size=8)
+    return decides.hex(), (count - free) * page
+
+
+def placed(memory: EpicMemory) -> set[str]:
+    """Return the ids of the items that are held, or wait for a verdict."""
+    waiting = {item.id for item in memory.items(waiting=True)}
+    session = memory._session
+    with session.lock, session.store.reading():  # the ids alone: texts would take a second of ten thousand files
+        return waiting.union(session.store.items.ids(session.namespace).values())

@@ -12,9 +12,6 @@ from epic_apps.syncing.run import sync
 from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory
 
-# Of more changes at once, the whole folder is looked through.
-_MOST_CHANGED = 50
-
 
 def watch(
     memory: EpicMemory,
@@ -39,9 +36,9 @@ def watch(
     changes_of = library("watchfiles", "watch").watch
     tops = [Path(each).resolve() for each in folders]
 
-    def synced(top: Path, changed: Collection[Path] | None = None) -> SyncReport:
+    def synced(top: Path) -> SyncReport:
         try:
-            return sync(memory, top, user=user, changed=changed)
+            return sync(memory, top, user=user)
         except (InvalidInputError, OSError) as error:  # of this folder only
             return SyncReport(failures=[str(error)])
 
@@ -50,8 +47,7 @@ def watch(
     for changes in changes_of(*tops, stop_event=stop, raise_interrupt=True):
         paths = [Path(path) for _, path in changes]
         for top in tops:
-            changed = [path for path in paths if path.is_relative_to(top)]
-            if changed and top.is_dir():
-                report = synced(top, changed if len(changed) <= _MOST_CHANGED else None)
+            if top.is_dir() and any(path.is_relative_to(top) for path in paths):
+                report = synced(top)
                 if not report.is_empty or report.failures:
                     on_report(top, report)

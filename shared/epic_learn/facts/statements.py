@@ -152,7 +152,7 @@ def _timed(lower: str) -> tuple[str, set[str]]:
     lower = _DATED.sub(lambda match: taken(f"{match[1]} {match[2]}"), lower)
     lower = _DATED_FIRST.sub(lambda match: taken(f"{match[2]} {match[1]}"), lower)
     lower = _CLOCK.sub(lambda match: taken(f"{int(match[1])}:{match[2]}"), lower)
-    lower = _ON_THE_HOUR.sub(lambda match: taken(f"{_number(match[1] or match[2])}:00"), lower)
+    lower = _ON_THE_HOUR.sub(lambda match: taken(f"{NUMBERS.get(hour := match[1] or match[2], hour)}:00"), lower)
     for name in re.findall(r"[a-z]+", lower):
         if name in _DAY:
             when.add(_DAY[name])
@@ -160,7 +160,3 @@ def _timed(lower: str) -> tuple[str, set[str]]:
             when.add(name)
     lower = re.sub(rf"\b(?:{'|'.join([*_DAY, *MONTHS, 'noon', 'midday', 'midnight'])})\b", " ", lower)
     return lower, when
-
-
-def _number(word: str) -> str:
-    return str(NUMBERS.get(word, word))

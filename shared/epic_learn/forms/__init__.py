@@ -1,7 +1,6 @@
-"""Forms filled from a memory, and reminders of what it holds about coming days (EMG-RAG, section 5)."""
+"""Forms filled from a memory (EMG-RAG, section 5)."""
 
 from epic_learn.forms.fields import Field, FilledField, FilledForm, Form
-from epic_learn.forms.from_memory import afill, due, fill
-from epic_learn.forms.reminders import Due
+from epic_learn.forms.filling import fill
 
-__all__ = ["Due", "Field", "FilledField", "FilledForm", "Form", "afill", "due", "fill"]
+__all__ = ["Field", "FilledField", "FilledForm", "Form", "fill"]

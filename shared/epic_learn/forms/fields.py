@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.types import Item, Preference, Usage
+from epic_memory.types import Item, Preference
 from epic_memory.types.validation import checked_text, one_of
 
 FieldType: TypeAlias = Literal["text", "number", "date", "choice", "boolean"]
@@ -124,7 +124,7 @@ class FilledField:
         source: The memory that the value comes from, an item or a preference; None without a value.
         quote: Its words that say so.
         reason: Why there is no value; else empty.
-        state: "filled"; "empty", if nothing is known; "undecided", if what is known does not tell, or a model failed.
+        state: "filled"; "empty", if nothing is known; "undecided", if what is known does not tell.
     """
 
     field: Field
@@ -147,11 +147,9 @@ class FilledForm:
 
     Attributes:
         fields: Of the form, in order.
-        usage: Calls, tokens and seconds of a language model, if one was asked.
     """
 
     fields: tuple[FilledField, ...]
-    usage: Usage = field(default_factory=Usage, compare=False)
 
     @property
     def values(self) -> dict[str, Value]:

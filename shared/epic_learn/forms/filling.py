@@ -1,33 +1,32 @@
 """Filling of forms: for each field a search, the sentences found that answer, and the value that they agree on.
 
-Without a language model, which sentence answers a question is told by what tells it of facts
-(`facts.matching`), and the value is read off it by the field's type. Sentences that state the same value add
-up; where they state different ones, or none is sure to answer, nothing is filled in.
+Which sentence answers a question is told by what tells it of facts (`facts.matching`), and the value is read off it
+by the field's type. Sentences that state the same value add up; where they state different ones, or none is sure to
+answer, nothing is filled in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TypeAlias
+from pathlib import Path
+from typing import Any
 
 from epic_learn.facts.matching import answer_scores, answering
 from epic_learn.facts.statement_pairs import RELATIVES, of_others
 from epic_learn.facts.statements import statement_of
 from epic_learn.forms.fields import Field, FilledField, FilledForm, Form, Value
 from epic_learn.forms.values import MINE, values_in
-from epic_memory.lm.base import LanguageModel
-from epic_memory.runtime.effects import Effects
+from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.text.chunking import sentences
 from epic_memory.text.stems import content_stems, stem
-from epic_memory.types import Hits, Item, Preference
+from epic_memory.types import Item, Preference
+from epic_memory.types.search_options import SearchOptions
 from epic_memory.types.weights import StageWeights
 
-CANDIDATES = 8
-"""Most memories that are looked at for a field, facts apart."""
-
+_CANDIDATES = 8  # memories that are looked at for a field, facts apart
 _NO_STATEMENT = re.compile(
     r"\?\W*$|\b(?:if|might|maybe|perhaps|probably|not sure|don[’']t know|(?:can[’']t|cannot) remember|forgot)\b"
     r"|\b(?:used to|formerly|previously)\b",
@@ -41,9 +40,6 @@ _TITLE = re.compile(r"\b(?:Dr|Mrs?|Ms|Prof|St|No)\.$")
 _LONGEST = 1000
 _NOTHING = "nothing relevant is known"
 
-Sources: TypeAlias = Sequence[Item | Preference]
-"""Facts and texts of the memory that may answer."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class FormWeights(StageWeights):
@@ -53,44 +49,50 @@ class FormWeights(StageWeights):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class _Said:
     """A sentence of what is held."""
 
     text: str
     source: Item | Preference
 
 
-def filled(form: Form, search: Callable[[str], Effects[Hits]], lm: LanguageModel | None) -> Effects[FilledForm]:
-    """Fill a form.
+def fill(memory: EpicMemory, form: Form | Mapping[str, Any] | str | Path) -> FilledForm:
+    """Fill in a form from what is held: for each field the value, and the memory that it comes from.
+
+        form = fill(memory, {"fields": [{"name": "born", "question": "When was I born?", "type": "date"}]})
+        print(form.values)
+
+    Nothing is guessed. The value is read off the one sentence that answers a field's question, in English; a field
+    stays empty where nothing relevant is known, and undecided where what is known does not tell.
 
     Args:
-        form: The form.
-        search: Returns what is held about a question.
-        lm: A language model that reads the values, one call for each field that anything is found for; None for none.
+        memory: The memory.
+        form: Fields, each with a name, and a question, a type ("text", "number", "date", "choice", "boolean") and
+            choices if it needs them; or the path of a file of JSON.
+
+    Raises:
+        InvalidInputError: for what is no form.
     """
-    found: list[Sources] = []
-    for field in form.fields:
-        hits = yield from search(field.question)
+    checked_memory(memory)
+    options, made = SearchOptions(steering="signed", stance_policy="any"), []
+    for field in Form.of(form).fields:
+        hits = memory.search(field.question, _CANDIDATES, options=options)
         items = {hit.item.id: hit.item for hit in (*hits.facts, *hits)}
-        found.append([*items.values(), *(preference for preference, _ in hits.matters[:CANDIDATES])])
-    if lm is None:
-        return FilledForm(fields=tuple(map(read_field, form.fields, found)))
-    # Models and what asks them are imported where there is one.
-    from epic_learn.forms.lm_reader import read_fields
-
-    return (yield from read_fields(lm, form.fields, found))
+        matter = (preference for preference, _ in hits.matters[:_CANDIDATES])
+        made.append(_filled(field, [*items.values(), *matter]))
+    return FilledForm(fields=tuple(made))
 
 
-def read_field(field: Field, sources: Sources) -> FilledField:
+def _filled(field: Field, sources: Sequence[Item | Preference]) -> FilledField:
     """Return what memories say about a field."""
     weights = FormWeights.shipped()
-    said = [Said(text=text, source=source) for source in sources for text in _sentences(source.text)]
+    said = [_Said(text=text, source=source) for source in sources for text in _sentences(source.text)]
     said = [each for each in said if _may_answer(field.question, each.text)]
     if not said:
         return FilledField(field=field, reason=_NOTHING)
     chances = answering(answer_scores(field.question, [each.text for each in said])).tolist()
     shares: dict[Value, float] = {}
-    stated: dict[Value, tuple[float, Said]] = {}
+    stated: dict[Value, tuple[float, _Said]] = {}
     for each, chance in zip(said, chances, strict=True):
         values = values_in(field, each.text)
         for value in values:
@@ -112,7 +114,7 @@ def read_field(field: Field, sources: Sources) -> FilledField:
     return FilledField(field=field, value=best, source=source, quote=stated[best][1].text, state="filled")
 
 
-def _is_rival(field: Field, other: tuple[float, Said], best: tuple[float, Said]) -> bool:
+def _is_rival(field: Field, other: tuple[float, _Said], best: tuple[float, _Said]) -> bool:
     """Tell whether another sentence answers as well as the best: it has all that this shares with the question."""
     if 2.0 * other[0] > best[0]:
         return True

@@ -114,25 +114,6 @@ def test_concurrency_and_timeout_can_be_chosen(epic: Epic, server: LMServer, sai
     assert right()
 
 
-@pytest.mark.slow
-def test_a_server_that_hangs_leaves_the_items_waiting(
-    epic: Epic, server: LMServer, said: Script, llm: list[str]
-) -> None:
-    server.answer = lambda request: Reply(delay=60.0)
-    result = epic(*BUILD, *llm, "--timeout", "0.1")
-    assert result.code == 0
-    assert re.search(rf"^undecided +{PASSED} ", result.out, re.M)
-    assert "in time" in result.out
-    assert pending() == PASSED
-    server.answer = lambda request: said(request["messages"])
-    retried = epic("retry", "me.epic", *llm)
-    assert retried.code == 0
-    assert re.search(r"language model +3 calls", retried.out)
-    assert re.search("^aspects +2 preferences read, 0 not", retried.out, re.M)
-    assert pending() == 0
-    assert right()
-
-
 # what stands in the way is said before anything is written
 
 
@@ -202,12 +183,6 @@ def test_retry_decides_what_waits(epic: Epic, server: LMServer, said: Script, ll
     assert re.search(r"^verified by +lm/(ollama|openai):tiny", epic("stats", "me.epic").out, re.M)
 
 
-def test_commands_that_ask_no_model_take_no_model(epic: Epic, llm: list[str]) -> None:
-    epic(*BUILD, *llm)
-    for command in (["list", "me.epic"], ["stats", "me.epic"], ["explain", "me.epic", "vegan"]):
-        refused(epic(*command, *llm), "--llm")
-
-
 # the key
 
 
@@ -237,18 +212,6 @@ def test_the_key_is_not_shown_when_the_server_repeats_it(epic: Epic, server: LMS
     shown = [built.out, built.err, refusal.out, refusal.err, *(epic("explain", "me.epic", name).out for name in TEXTS)]
     assert KEY not in "".join(shown)
     assert KEY.encode() not in Path("me.epic").read_bytes()
-
-
-@pytest.mark.parametrize("key", ["two words", "line\nend", "schlüssel-geheim"])
-def test_a_key_that_cannot_be_sent_is_not_shown(
-    epic: Epic, server: LMServer, keyed: list[str], key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("EPIC_LLM_KEY", key)
-    result = epic(*BUILD, *keyed)
-    refused(result, "key")
-    assert key not in result.err
-    assert server.requests == []
-    assert nothing_written()
 
 
 # as a process

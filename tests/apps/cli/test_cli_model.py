@@ -15,7 +15,7 @@ from command_line import Epic, jsonl, refused
 from epic_apps.cli.main import app
 from epic_memory import EpicMemory, Settings
 from lm_servers import LMServer
-from minds import CHAT, FORM, Mind
+from minds import CHAT, Mind
 from tables import table
 
 BEANS = "I like to cook with beans."
@@ -46,7 +46,6 @@ def epic(terminal: Epic) -> Epic:
         memory.facts.add("I call my cat Miso.")
     Path("prefs.txt").write_text(BEANS, encoding="utf-8")
     Path("chat.json").write_text(json.dumps([{"role": "user", "content": CHAT[0][1]}]), encoding="utf-8")
-    Path("form.json").write_text(json.dumps(FORM), encoding="utf-8")
     jsonl(Path("notes.jsonl"), *({"text": text} for text in TEXTS))
     return terminal
 
@@ -135,7 +134,7 @@ def test_every_command_that_can_use_a_model_takes_the_same_options() -> None:
     program: Any = typer.main.get_command(app)
     options = {name: {each.name for each in one.params} for name, one in program.commands.items()}
     asking = {name: given for name, given in options.items() if "llm" in given}
-    commands = "build add ask onboard import sync proposals note fill retry mcp connect inspect demo"
+    commands = "build add ask onboard import sync proposals note retry mcp connect inspect demo"
     assert set(asking) == set(commands.split())
     for given in asking.values():
         assert given >= {"llm", "llm_url", "model_budget", "on_demand", "concurrency", "timeout"}

@@ -12,7 +12,7 @@ import pytest
 
 from command_line import Epic
 from epic_apps.cli.options import ENCODERS, MODELS
-from epic_apps.cli.reasons import marked, second_person
+from epic_apps.cli.reasons import marked
 from epic_memory import EpicMemory, Item, Stance
 from epic_memory.encoders.by_name import NAMES
 from epic_memory.lm.by_name import NAMES as MODEL_NAMES
@@ -101,16 +101,3 @@ def test_a_shell_completes_commands() -> None:
         check=True,
     )
     assert done.stdout.split() == ["remove", "replace", "reread"]
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ("I avoid hotels with casinos.", "you avoid hotels with casinos"),
-        ("I'm allergic to nuts, so my meals are mine.", "you're allergic to nuts, so your meals are yours"),
-        ("I am happy if it pleases me at 8 AM.", "you are happy if it pleases you at 8 AM"),
-        ("Tea.", "Tea"),
-    ],
-)
-def test_a_preference_is_told_to_the_user(said: str, told: str) -> None:
-    assert second_person(said) == told

@@ -12,7 +12,7 @@ import pytest
 from command_line import jsonl
 from epic_apps.cli.sources import Sources, read_preferences
 from epic_apps.origins import attributed
-from epic_memory import EpicMemory, Item
+from epic_memory import Item
 from epic_memory.errors import InvalidInputError
 from tables import lines
 
@@ -138,29 +138,6 @@ def test_a_log_becomes_windows_of_turns(tmp_path: Path) -> None:
     assert items[0].text.split("\n")[:2] == ["assistant: Turn 0.", "user: Turn 1."]
     assert [len(item.text.split("\n")) for item in items] == [8, 6]
     assert items[1].metadata == {"source": "chat.jsonl", "chunk": 1, "turn": 7, "origin": "assistant"}
-
-
-APRIL = 1775379600  # Unix seconds
-GARDEN, BALCONY = "I planted tomatoes in the garden.", "The tomatoes on the balcony have yellow leaves."
-
-
-LOG = [
-    {"role": "user", "content": GARDEN, "timestamp": APRIL},
-    {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
-    {"role": "user", "content": BALCONY, "timestamp": "3 May 2026, 14:00"},
-    {"role": "user", "content": "And now?", "timestamp": "just now"},
-]
-
-
-def test_what_was_said_in_may_is_found_in_an_export(tmp_path: Path) -> None:
-    sources, memory = Sources([jsonl(tmp_path / "chat.jsonl", *LOG)]), EpicMemory(["I read crime novels."])
-    memory.add(sources)
-    assert sources.skipped == [
-        f"{tmp_path / 'chat.jsonl'}: {line}" for line in ("1 times that are no date", "1 tool calls")
-    ]
-    found = memory.search("What did I say about the tomatoes in May?")[0].item
-    assert BALCONY in found.text and found.metadata["time"].startswith("2026-05-03T")
-    assert GARDEN in memory.search("What did I say about the tomatoes in April?")[0].item.text
 
 
 # folders and paths

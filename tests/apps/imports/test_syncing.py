@@ -8,7 +8,7 @@ import random
 import shutil
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from crashing import Workers
 from epic_apps import SyncReport, sync, why_not
 from epic_apps.cli.folders import digest_of
-from epic_apps.syncing import forget_folder, synced_folders, watch
+from epic_apps.syncing import synced_folders, watch
 from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError
 from helpers import HashEncoder
@@ -217,65 +217,13 @@ def test_only_what_changed_is_read(notes: Path, memory: EpicMemory, monkeypatch:
     assert read == ["b.txt"]
 
 
-def test_only_the_folders_in_which_something_changed_are_looked_through(notes: Path, memory: EpicMemory) -> None:
+def test_a_folder_is_renamed_and_becomes_a_file(notes: Path, memory: EpicMemory) -> None:
     sync(memory, notes)
-    write(notes, "trips/a.md", "An edit.")
-    write(notes, "trips/new.md", "A new one.")
-    (notes / "trips/c.md").unlink()
-    write(notes, "b.txt", "Not reported.")
-    names = ("trips/a.md", "trips/new.md", "trips/c.md", "trips/.a.md.swp")
-    report = sync(memory, notes, changed=[notes / name for name in names])
-    assert (report.added, report.changed, report.deleted) == (
-        ["notes/trips/new.md"], ["notes/b.txt", "notes/trips/a.md"], ["notes/trips/c.md"],
-    )  # fmt: skip
-    write(notes, "trips/a.md", "Not reported.")
-    report = sync(memory, notes, changed=[notes / "a.md"])
-    assert report.is_empty and report.unchanged == 4
-    assert sync(memory, notes, changed=[notes / "trips"]).changed == ["notes/trips/a.md"]
     (notes / "trips").rename(notes / "journeys")
-    report = sync(memory, notes, changed=[notes / "trips", notes / "journeys"])
-    assert len(report.renamed) == 2 and contents(memory) == fresh(notes)
-
-
-@pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("breaks", ["trips/a.md", "trips"])
-def test_what_could_not_be_read_is_tried_again_whatever_changes(
-    notes: Path, memory: EpicMemory, monkeypatch: pytest.MonkeyPatch, breaks: str, known: bool
-) -> None:
-    sync(memory, notes)
-    if not known:
-        forget_folder(memory, notes)
-    write(notes, "trips/a.md", "Buy eggs.")
-    with monkeypatch.context() as patched:
-        for looks in ("os.scandir", "epic_apps.syncing.run.digest_of"):
-            patched.setattr(looks, refusing(looks, breaks))
-        with suppress(InvalidInputError):
-            assert sync(memory, notes, changed=[notes / "trips/a.md"]).failures
-    write(notes, "b.txt", "Buy bread.")
-    assert not sync(memory, notes, changed=[notes / "b.txt"]).failures
-    assert contents(memory) == fresh(notes)
-
-
-def test_a_file_that_can_never_be_read_has_only_its_folder_looked_through(
-    notes: Path, memory: EpicMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (notes / "trips/broken.md").write_bytes(b"\xff")
-    write(notes, "deep/inside/d.md", "A lamp.")
-    assert sync(memory, notes).failures
-    looked: list[str] = []
-    real = os.scandir
-    monkeypatch.setattr("os.scandir", lambda path: looked.append(Path(path).name) or real(path))
-    write(notes, "b.txt", "Buy eggs.")
-    report = sync(memory, notes, changed=[notes / "b.txt"])
-    assert report.changed == ["notes/b.txt"] and report.failures
-    assert sorted(looked) == ["notes", "trips"]
-
-
-def test_a_folder_that_became_a_file_is_forgotten(notes: Path, memory: EpicMemory) -> None:
-    sync(memory, notes)
-    shutil.rmtree(notes / "trips")
-    (notes / "trips").touch()
-    assert len(sync(memory, notes, changed=[notes / "trips"]).deleted) == 2
+    assert len(sync(memory, notes).renamed) == 2 and contents(memory) == fresh(notes)
+    shutil.rmtree(notes / "journeys")
+    (notes / "journeys").touch()
+    assert len(sync(memory, notes).deleted) == 2
 
 
 def test_a_quick_second_edit_of_the_same_length_is_seen(notes: Path, memory: EpicMemory) -> None:
@@ -382,13 +330,12 @@ def test_what_has_no_room_is_named_and_offered_again(crowd: Path, path: Path, mo
             patched.setattr("epic_apps.syncing.run.digest_of", lambda path: pytest.fail("nothing has to be read"))
             assert sync(memory, folder).no_room == sorted(again.no_room)
         write(folder, "trips/last.md", "A note.")
-        at = [folder / "trips/last.md"]
-        assert set(sync(memory, folder, changed=at).no_room) >= set(again.no_room), "also those in other folders"
+        assert set(sync(memory, folder).no_room) >= set(again.no_room)
         for number in range(0, 120, 3):  # what makes room has the others offered again
             (folder / f"all/{number}.md").unlink()
         sync(memory, folder)
-        at[0].unlink()
-        report = sync(memory, folder, changed=at)
+        (folder / "trips/last.md").unlink()
+        report = sync(memory, folder)
         assert report.added and set(report.added) <= set(again.no_room)
         assert len(report.no_room) == 80 - len(memory.items()) > 0
     with EpicMemory.open(path, encoder=HashEncoder(), settings=Settings(reserve="10 MB")) as memory:
@@ -412,7 +359,7 @@ def test_what_a_topic_kept_out_is_offered_when_the_rule_is_lifted(notes: Path, m
     assert report.added == ["notes/trips/new.md"] and not report.kept_out
     assert set(memory.never.counts.values()) <= {1}, "it is not offered again"
     memory.never.remove("milk")
-    assert sync(memory, notes, changed=[notes / "a.md"]).added == ["notes/trips/b.md"]
+    assert sync(memory, notes).added == ["notes/trips/b.md"]
     assert memory.get(["notes/trips/b.md"]) and sync(memory, notes).is_empty
 
 

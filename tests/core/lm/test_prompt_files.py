@@ -9,7 +9,6 @@ import pytest
 
 from epic_graph.extraction.lm import Read
 from epic_learn.facts.reader import Compared
-from epic_learn.forms.lm_reader import Filled
 from epic_learn.lm_proposals import Proposals
 from epic_memory.lm.answers import Shape, schema_of
 from epic_memory.lm.prompting import prompt_of
@@ -21,7 +20,6 @@ NAMES = sorted(file.name.removesuffix(".txt") for file in FOLDER.iterdir())
 SHAPES: dict[str, type[Shape]] = {
     "entities": Read,
     "fact": Compared,
-    "field": Filled,
     "preference": Stated,
     "proposals": Proposals,
     "verify": Answers,

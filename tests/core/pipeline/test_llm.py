@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from epic_learn import forms
-from epic_learn.forms import fill
 from epic_memory import EpicMemory, Settings
 from epic_memory.errors import LMUnavailableError
 from epic_memory.lm import OllamaLM
@@ -20,7 +18,7 @@ from epic_memory.lm.budget import BudgetedLM, ModelBudget
 from epic_memory.types import Stance
 from helpers import Call, Clock
 from lm_servers import NOT_JSON, LMServer, Reply
-from minds import CHAT, FORM, Mind
+from minds import CHAT, Mind
 from scripted import Own, forget_environment, instruction_for, until
 
 BEANS, TRAINS = PREFERENCES = ["I like to cook with beans.", "I travel by train."]
@@ -88,11 +86,10 @@ async def test_one_word_does_all_that_a_model_can(llm: Any, mind: Mind, path: Pa
         (proposal,) = await call(memory, "proposals.propose", CHAT)
         assert proposal.text == "I am a vegetarian."
         await call(memory, "facts.add", "I call my cat Miso.")
-        assert (await call(forms, "fill", memory, FORM)).values == {"pet": "Miso"}
         report = await call(memory, "facts.add", "My rent is 900 euros.")
         assert [edit.kind for edit in report.edits] == ["replace"]
         assert memory.opening_report.usage.calls == 2
-    assert mind.kinds >= {"read", "propose", "fill", "compare"} and all_asked_once(mind)
+    assert mind.kinds >= {"read", "propose", "compare"} and all_asked_once(mind)
     with EpicMemory.open(path) as memory:
         name = llm.name if isinstance(llm, Own) else ""
         assert re.search(rf"^verified by +lm/{name}", str(memory.stats()), re.M)
@@ -227,15 +224,6 @@ def test_a_budget_that_is_used_up_leaves_answers_as_they_are(mind: Mind, path: P
         assert any(hit.instructions for hit in memory.search(QUESTION))
 
 
-def test_a_memory_that_is_only_read_keeps_to_the_budget(mind: Mind, path: Path) -> None:
-    with opened(path, mind, 3) as memory:
-        memory.facts.add("I call my cat Miso.")
-    assert mind.asked == 2
-    with EpicMemory.open(path, llm=Own(mind), settings=Settings(model_budget=3, read_only=True)) as memory:
-        assert [fill(memory, FORM)["pet"].state for _ in range(2)] == ["filled", "undecided"]
-    assert mind.asked == 3
-
-
 FAULTS: dict[str, Callable[[], Reply | str]] = {
     "fails": lambda: Reply(status=500, text="out of memory"),
     "cuts": lambda: Reply(text='{"decision": "Ke', cut=True),
@@ -263,8 +251,6 @@ async def test_a_server_that_fails_loses_nothing_and_is_asked_nothing_twice(
             await call(memory, "facts.add", "I call my cat Miso.")
             added = await call(memory, "facts.add", "My rent is 900 euros.")
             assert [edit.kind for edit in added.edits] == ["insert"] and added.warnings
-            (field,) = await call(forms, "fill", memory, FORM)
-            assert field.state == "undecided"
 
         llm = OllamaLM("tiny", host=server.url)
         mind.well = True

@@ -1,20 +1,20 @@
-"""Forms: values with the memory they come from, nothing guessed, and a model believed only where words support it."""
+"""Forms: values with the memory they come from, and nothing guessed; days as people write them."""
 
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from epic_learn import forms
-from epic_learn.forms import FilledForm, Form, afill, fill
+from epic_learn.forms import Form, fill
+from epic_learn.forms.dates import days_in
 from epic_memory import EpicMemory, Settings
 from epic_memory.errors import InvalidInputError
-from epic_memory.lm import OpenAICompatibleLM
-from helpers import both
-from lm_servers import LMServer
 from tables import table
 
 FACTS = ("I was born on 12 August 1986.", "My phone number is +351 912 345 678.", "I am allergic to penicillin.")
@@ -45,11 +45,10 @@ def asked(question: str, type: str = "text", *choices: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("question", "type", "value"), table(__file__, "values_by_type"))
-async def test_values_by_type(memory: EpicMemory, question: str, type: str, value: object) -> None:
+def test_values_by_type(memory: EpicMemory, question: str, type: str, value: object) -> None:
     (filled,) = fill(memory, asked(question, type))
     assert (filled.state, filled.value) == ("filled", value)
     assert filled.source is not None and filled.quote in filled.source.text
-    assert (await afill(memory, asked(question, type)))["field"] == filled
 
 
 @pytest.mark.parametrize(("question", "type"), table(__file__, "what_is_not_known_stays_empty"))
@@ -79,29 +78,6 @@ def test_two_answers_are_undecided() -> None:
         assert filled.state == "undecided"
 
 
-async def with_model(memory: EpicMemory, said: str, form: dict[str, Any]) -> FilledForm:
-    with LMServer(lambda request: said) as server:
-        filled = await both(forms, "fill", memory, form, OpenAICompatibleLM(server.base_url, "tiny"))
-        # An answer that cannot be read is asked for again.
-        assert len(server.asked) == 2 * len(form["fields"]) * (2 if said == "Who knows." else 1)
-    return filled  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize(("question", "type", "said", "state", "value"), table(__file__, "a_model_is_believed"))
-async def test_a_model_is_believed_where_words_support_it(
-    memory: EpicMemory, question: str, type: str, said: tuple[str, object], state: str, value: object
-) -> None:
-    answer = json.dumps({"number": 1, "quote": said[0], "value": said[1]})
-    filled = (await with_model(memory, answer, asked(question, type)))["field"]
-    assert (filled.state, filled.value) == (state, value)
-    assert (filled.source is None) == (value is None)
-
-
-async def test_a_model_that_fails_decides_nothing(memory: EpicMemory) -> None:
-    filled = (await with_model(memory, "Who knows.", asked("Do I smoke?", "boolean")))["field"]
-    assert filled.state == "undecided" and "did not answer" in filled.reason
-
-
 def test_a_form_is_read_from_a_file_and_checked(tmp_path: Path, memory: EpicMemory) -> None:
     path = tmp_path / "form.json"
     path.write_text(json.dumps({"fields": [{"name": "date_of_birth", "type": "date"}]}))
@@ -122,3 +98,23 @@ def test_a_code_is_taken_whole_or_not_at_all(said: str, code: str | None) -> Non
     with EpicMemory(["I like tea."], settings=Settings(coarse=False, fine=False)) as memory:
         memory.facts.add(f"The code of my licence is {said}.")
         assert fill(memory, asked("What is the code of my licence?"))["field"].value == code
+
+
+@given(
+    st.dates(date(1900, 1, 1), date(2999, 12, 31)), st.sampled_from(["%Y-%m-%d", "%d %B %Y", "%B %d, %Y", "%d.%m.%Y"])
+)
+def test_a_written_day_is_read(day: date, form: str) -> None:
+    ((found, start, end),) = days_in(text := f"It is on {day.strftime(form)}, they say.")
+    assert (found.year, found.month, found.day) == (day.year, day.month, day.day)
+    assert text[start:end] == day.strftime(form)
+
+
+@pytest.mark.parametrize("text", ["I may 5 times", "room 31.02.2027", "on 3/4/2027", "30 February", "2027-13-01"])
+def test_what_is_no_day_or_not_told(text: str) -> None:
+    assert not list(days_in(text))
+    assert [str(day) for day, *_ in days_in(f"{text}; 31/12/2027, 12/31/2028")] == ["2027-12-31", "2028-12-31"]
+
+
+def test_the_name_of_a_file_is_no_memory() -> None:
+    with pytest.raises(InvalidInputError, match="memory must be an EpicMemory, not str"):
+        fill("me.epic", {"fields": [{"name": "born"}]})  # type: ignore[arg-type]

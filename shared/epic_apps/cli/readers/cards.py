@@ -37,9 +37,11 @@ def read_vcf(path: Path) -> Iterator[Section | Left]:
     """Read each card of an address book: name, organisation, birthday, phone, mail, address, note."""
     parser = library("icalendar.parser", _EXTRA)
     text = content_of(path).decode("utf-8-sig", "replace")
+    if "QUOTED-PRINTABLE" in text.upper():
+        text = _SOFT_BREAK.sub("", text)
     card: list[tuple[str, str]] | None = None
     number = 0
-    for line in parser.Contentlines.from_ical(_unfolded(text)):
+    for line in parser.Contentlines.from_ical(text):
         if not line:
             continue
         try:
@@ -58,10 +60,6 @@ def read_vcf(path: Path) -> Iterator[Section | Left]:
         yield Left(f"{path}, card {number} has no end")
     if not number:
         raise InvalidInputError(f"{path} holds no card. Export it anew as vCard.")
-
-
-def _unfolded(text: str) -> str:
-    return _SOFT_BREAK.sub("", text) if "QUOTED-PRINTABLE" in text.upper() else text
 
 
 def _value(value: str, parameters: Any) -> str:
@@ -129,11 +127,12 @@ def _entry(entry: Any, path: Path) -> Section | Left:
         return Left(f"{path}: an entry without a title", failed=False)
     starts, ends = _moment(entry.get("DTSTART") or entry.get("DUE")), _moment(entry.get("DTEND"))
     every = entry.get("RRULE")
+    invited = entry.get("ATTENDEE") or []
     lines = {
         "When": f"{starts} to {ends}" if starts and ends and ends != starts else starts,
         "Repeats": "" if every is None else every.to_ical().decode("utf-8", "replace"),
         "Where": str(entry.get("LOCATION", "")),
-        "With": ", ".join(filter(None, map(_person, _several(entry.get("ATTENDEE"))))),
+        "With": ", ".join(filter(None, map(_person, invited if isinstance(invited, list) else [invited]))),
         "Notes": str(entry.get("DESCRIPTION", "")).strip(),
     }
     text = "\n".join([title, *(f"{name}: {value}" for name, value in lines.items() if value)])
@@ -149,10 +148,6 @@ def _moment(value: Any) -> str:
     except (*_BROKEN, TypeError):
         return ""  # as no calendar writes it
     return at.isoformat() if isinstance(at, (date, datetime)) else ""
-
-
-def _several(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _person(attendee: Any) -> str:

@@ -1,26 +1,24 @@
-"""Readers of HTML by its headings, of bookmarks, and of EPUB books, which are HTML in an archive."""
+"""Readers of HTML by its headings, of bookmarks, and of notes that Evernote and others export as one .enex file."""
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-from epic_apps.cli.readers.base import Left, Outline, Section, archive_of, content_of, library
+from epic_apps.cli.readers.base import Left, Outline, Section, content_of, library
 from epic_memory.errors import InvalidInputError
 from epic_memory.types.validation import moment
 
 # The parser stops at texts of this length, without a word.
-_LARGEST_PAGE = 9_000_000
+_LARGEST_PAGE = _LARGEST_NOTE = 9_000_000
 _LEVELS = {f"h{level}": level for level in range(1, 7)}
 _UNSEEN = {"script", "style", "noscript", "template", "svg", "math", "iframe", "object"}
 _INLINE = {"a", "abbr", "b", "bdi", "cite", "code", "em", "font", "i", "kbd", "mark", "q", "s", "small", "span"} | {
     *("strong", "sub", "sup", "time", "u", "var", "wbr", "img", "ins", "del", "label")
 }
-_CONTAINER = "META-INF/container.xml"
 _HEADING_OF = "preceding-sibling::*[descendant-or-self::h3][1]/descendant-or-self::h3"
 _BOOKMARKS = b"NETSCAPE-Bookmark-file"
 
@@ -126,29 +124,57 @@ def _time(added: str) -> str:
         return ""
 
 
-def read_epub(path: Path) -> Iterator[Section | Left]:
-    """Read a book's pages in their order."""
+def read_enex(path: Path) -> Iterator[Section | Left]:
+    """Read each note as sections, with its title, tags and times; a note clipped from the web is a page's text.
+
+    One note at a time is held in memory, without its attachments' contents.
+    """
     etree = library("lxml.etree")
-    with archive_of(path) as archive:
-
-        def xml(name: str) -> Any:
-            parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-            return etree.fromstring(archive.read(name), parser)
-
-        try:
-            root = next(xml(_CONTAINER).iter("{*}rootfile")).get("full-path")
-            package = xml(root)
-            pages = {item.get("id"): item.get("href") for item in package.iter("{*}item")}
-            order = [pages[each.get("idref")] for each in package.iter("{*}itemref")]
-        except (KeyError, StopIteration, TypeError, etree.XMLSyntaxError) as error:
-            raise InvalidInputError(f"{path} is no EPUB book that can be read ({error}).") from None
-        title = next((" ".join((each.text or "").split()) for each in package.iter("{*}title")), "")[:500]
-        for href in dict.fromkeys(order):
-            name = posixpath.normpath(posixpath.join(posixpath.dirname(root), unquote(href)))
-            try:
-                _, sections = page_of(archive.read(name))
-            except Exception as error:
-                yield Left(f"{path}: its page {name} cannot be read ({error})")
+    # No entity is expanded, so that the length of a text, such as an attachment's, is all that it can take.
+    safe = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": True}
+    events = etree.iterparse(str(path), events=("end",), tag=("note", "data"), **safe)
+    number = 0
+    try:
+        for _, element in events:
+            if element.tag == "data":
+                element.clear()  # an attachment, which would be held up to the end of its note
                 continue
-            for section in sections:
-                yield replace(section, metadata={"title": title} if title else {})
+            number += 1
+            yield from _note(element, f"{path}, note {number}")
+            element.clear()
+            while element.getprevious() is not None:
+                del element.getparent()[0]
+    except etree.XMLSyntaxError as error:
+        raise InvalidInputError(f"{path}: after {number} notes it is no ENEX ({error}). Export it anew.") from None
+
+
+def _note(note: Any, place: str) -> Iterator[Section | Left]:
+    title = " ".join((note.findtext("title") or "").split())[:200]
+    content = (note.findtext("content") or "").encode()
+    known: dict[str, Any] = {
+        "title": title,
+        "tags": [tag.text for tag in note.findall("tag") if tag.text],
+        "time": _created(note.findtext("created") or ""),
+        "link": note.findtext("note-attributes/source-url") or "",
+        "author": note.findtext("note-attributes/author") or "",
+    }
+    if known["link"]:
+        known["origin"] = "page"
+    known = {name: value for name, value in known.items() if value}
+    if len(content) > _LARGEST_NOTE:
+        yield Left(f"{place} has more than {_LARGEST_NOTE // 1_000_000} MB")
+        return
+    if count := len(note.findall("resource")):
+        yield Left(f"{place}: {count} attachments", failed=False)
+    _, sections = page_of(content, "utf-8")
+    for section in sections or ([Section(title)] if title else []):
+        yield replace(section, metadata=known)
+    if not sections and not title:
+        yield Left(f"{place} has no text", failed=False)
+
+
+def _created(text: str) -> str:
+    try:
+        return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).isoformat()
+    except ValueError:
+        return ""
