@@ -14,19 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from epic_learn.export import Portable, lines_of, take_line, write_item
 from epic_learn.never import rules_of, topics_of
+from epic_learn.tables import ProposalTable
+from epic_learn.types import Proposal, plain
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import embed
 from epic_memory.errors import LockedError, StoreError
 from epic_memory.memory import checked_memory
-from epic_memory.pipeline.export import Portable, lines_of, take_line, write_item
 from epic_memory.pipeline.removal import forget_traces
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import in_thread, run
 from epic_memory.storage.store import Contents
 from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types.digests import level_of, line_mark
-from epic_memory.types.proposals import Proposal, plain
 from epic_memory.types.validation import moment
 from epic_memory.verification import EmbeddedVerifier
 
@@ -316,10 +317,10 @@ def _written(session: Session, mine: State, joined: State, contents: Contents) -
         _put_in(session, read, vector_of)
         for key, proposal in mine.conflicts.items():
             if joined.conflicts.get(key) != proposal:
-                session.store.proposals.remove(session.namespace, proposal.id)
+                ProposalTable(session.store).remove(session.namespace, proposal.id)
         for key, proposal in joined.conflicts.items():
             if mine.conflicts.get(key) != proposal:
-                session.store.proposals.put(session.namespace, proposal, "open")
+                ProposalTable(session.store).put(session.namespace, proposal, "open")
     session.store.give_back()
     return True
 
@@ -338,7 +339,7 @@ def _take_out(session: Session, joined: State, over: dict[str, list[str]]) -> No
             store.remove_preference(namespace, key, keep_texts=session.reserve > 0)
     store.items.remove(namespace, over["item"])
     store.retry_queue.delete_ids(namespace, over["pending"])
-    store.proposals.delete_ids(namespace, over["proposal"])
+    ProposalTable(store).delete_ids(namespace, over["proposal"])
 
 
 def _put_in(session: Session, read: Portable, vector_of: dict[str, Any]) -> None:
@@ -357,4 +358,4 @@ def _put_in(session: Session, read: Portable, vector_of: dict[str, Any]) -> None
             write_item(session, held, entries, vector_of, known)
     for item, reason, under in read.pending:
         store.retry_queue.put(namespace, item, reason, under)
-    store.proposals.import_(namespace, read.proposals)
+    ProposalTable(store).import_(namespace, read.proposals)

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import StoreError
 from epic_memory.runtime import batching as intake
@@ -36,7 +37,6 @@ from epic_memory.storage.sqlite.files import SIDE_FILES
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Verdict
 from epic_memory.types.digests import item_digest
 from epic_memory.types.metadata import dumped_metadata
-from epic_memory.types.proposals import Proposal
 from helpers import FakeVerifier, settled
 
 TOPICS = ("tea", "trains", "gardens", "chess", "bread", "rivers", "clocks", "kites")

@@ -12,11 +12,11 @@ import numpy as np
 
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import LockedError
-from epic_memory.pipeline.export import export
 from epic_memory.pipeline.opening import reencode_memory
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import in_thread, run
+from epic_memory.runtime.optional import optional
 from epic_memory.storage.namespace import CommittedRows
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of, salt_in
 from epic_memory.storage.tables.items import version_of
@@ -46,7 +46,7 @@ class MemoryFile:
     def namespaces(self) -> list[str]:
         """Return the namespaces of the file that hold something, sorted."""
         with self._session.lock:
-            return self._session.store.preferences.namespaces()
+            return self._session.store.namespaces()
 
     @property
     def revision(self) -> str:
@@ -144,7 +144,8 @@ class MemoryFile:
         Raises:
             StoreError: if it cannot be written, or is there already.
         """
-        return export(self._session, checked_path(path), overwrite=overwrite)
+        items: int = optional("epic_learn.export", "export")(self._session, checked_path(path), overwrite=overwrite)
+        return items
 
     async def aexport(self, path: str | Path, *, overwrite: bool = False) -> int:
         """As `export`, without blocking the event loop."""

@@ -35,8 +35,8 @@ def _take_items_away(session: Session) -> None:
     with session.changing(session.encoder) as space:
         held = store.items.held_at(sorted(space.expired_items)).values()
         store.verdicts.forget_chunks(namespace, [one.item.content for one in held])
-        store.edits.forget(namespace, [one.item.id for one in held])
-        store.proposals.withdraw(namespace, [one.item.text for one in held if one.item.fact])
+        for addition in store.additions:
+            addition.expire(namespace, [one.item for one in held])
         store.items.remove(namespace, [one.item.id for one in held])
         store.drop_expired(namespace)
 
@@ -110,7 +110,7 @@ def _checked_known(session: Session, items: Sequence[str | Item]) -> int:
     ids = [item for item in items if isinstance(item, str)]
     store, namespace = session.store, session.namespace
     known, recorded = store.items.known(namespace, ids), store.seen.recorded(namespace, ids)
-    edited = store.edits.texts_of(namespace, ids)
+    edited = store.texts_of(namespace, ids)
     for item_id in ids:
         if item_id not in known and item_id not in recorded and item_id not in edited:
             raise UnknownItemError(
@@ -133,10 +133,9 @@ def forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[s
             digests.add(version_of(item))
             texts += {item.text, item.content}
     # Also a fact that was replaced or ended, and is held by its history only.
-    texts += store.edits.texts_of(namespace, ids).values()
+    texts += store.texts_of(namespace, ids).values()
     store.verdicts.forget_chunks(namespace, texts)
-    store.proposals.forget(namespace, texts)
-    store.edits.forget(namespace, ids)
+    store.forget(namespace, ids, texts)
     store.seen.remove(namespace, digests)
     for item_id in ids:
         store.seen.forget_records(namespace, id=item_id)

@@ -7,6 +7,9 @@ from typing import Any
 
 from epic_memory.errors import MissingPackageError
 
+PACKAGES = ("epic_graph", "epic_learn", "epic_plugins", "epic_rerank")
+"""Packages that can add tables to a memory's file."""
+
 
 def optional(module: str, name: str) -> Any:
     """Return what another package of the distribution defines; a missing one is a `MissingPackageError`."""

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection as Several
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +23,16 @@ from epic_memory.retention import budget_in
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.steering.query_steering import QuerySteering, Steerings
+from epic_memory.storage.additions import memory_schema
 from epic_memory.storage.codecs import packed, rounded
-from epic_memory.storage.memory_schema import MEMORY
 from epic_memory.storage.sqlite.files import encoder_in
 from epic_memory.storage.sqlite.locking import Passphrase, key_of
 from epic_memory.storage.store import Store
-from epic_memory.storage.tables.collections import Key, Record, Records, keys_of
 from epic_memory.types import FloatArray, Preference, checked_k, checked_string
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.modes import Mode, checked_mode
 from epic_plugins.collection.loaded import Condition, LoadedCollection, Match, Matches
+from epic_plugins.tables import Key, Record, Records, keys_of
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record", "holds_memory"]
 
@@ -42,7 +42,7 @@ _STALE = -1
 class _CollectionStore(Store):
     """The file of a collection, which is that of a memory; its errors speak of a vector store."""
 
-    schema = replace(MEMORY, noun="vector store", made_by="open it without must_exist")
+    make_schema = staticmethod(partial(memory_schema, "vector store", "open it without must_exist"))
 
 
 class Collection:
@@ -401,7 +401,7 @@ def holds_memory(path: Path) -> bool:
     """Tell whether an existing file has to be kept: it is not one of collections alone."""
     try:
         with closing(_CollectionStore(path, read_only=True)) as store:
-            return bool(store.preferences.namespaces())
+            return bool(store.namespaces())
     except EpicError:
         return True
 

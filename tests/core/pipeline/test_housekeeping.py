@@ -471,7 +471,7 @@ def test_an_export_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
         yield '{"kind": "item"}'
         raise OSError("no space")
 
-    monkeypatch.setattr("epic_memory.pipeline.export.lines_of", broken)
+    monkeypatch.setattr("epic_learn.export.lines_of", broken)
     with pytest.raises((OSError, StoreError)):
         held.file.export(target, overwrite=True)
     assert target.read_text("utf-8") == "mine" and files(tmp_path) == ["export.jsonl"]

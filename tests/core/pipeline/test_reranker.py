@@ -13,6 +13,7 @@ import pytest
 from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import InvalidInputError
 from epic_rerank import LearnedReranker, alearn, forget, learn, reranker_of, set_reranker
+from epic_rerank.tables import Learnt
 from helpers import both, imported, memory_at, memory_of, searching
 
 WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")
@@ -88,7 +89,7 @@ def test_it_is_kept_seen_by_others_exported_and_forgotten(tmp_path: Path, path: 
         assert forget(memory)
         assert not reranker_of(memory).is_trained
         assert not forget(memory)
-        assert memory._session.store.learnt.events(memory.namespace) == []
+        assert Learnt(memory._session.store).events(memory.namespace) == []
 
 
 def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:

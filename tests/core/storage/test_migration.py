@@ -18,8 +18,8 @@ import pytest
 
 from epic_memory import EpicMemory
 from epic_memory.errors import DamagedError, StoreError
+from epic_memory.storage.additions import memory_schema
 from epic_memory.storage.codecs import checksum
-from epic_memory.storage.memory_schema import MEMORY
 from epic_memory.storage.sqlite.database import Database
 from epic_memory.storage.sqlite.tables import Schema, Table
 from epic_memory.storage.store import Store
@@ -178,6 +178,6 @@ def uses_of_the_present(step: FunctionType) -> set[str]:
 
 
 def test_no_step_uses_the_present_tables() -> None:
-    assert uses_of_the_present(lambda db: db.execute(MEMORY.statements)) == {"MEMORY"}
-    steps: Any = (with_colours, with_pens, *MEMORY.migrations)
+    assert uses_of_the_present(lambda db: db.execute(NOTES_3.statements)) == {"NOTES_3"}
+    steps: Any = (with_colours, with_pens, *memory_schema().migrations)
     assert [uses_of_the_present(step) for step in steps] == [set()] * len(steps)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from epic_memory.errors import decoding
+from epic_memory.storage.additions import Addition
 from epic_memory.storage.codecs import deflated, inflated, packed, unpacked
 from epic_memory.storage.memory_schema import ITEMS, PENDING
 from epic_memory.storage.sqlite.database import Database, Repository
 from epic_memory.storage.tables.gone import Gone
-from epic_memory.storage.tables.graph import Graph
 from epic_memory.types import FloatArray, Item
 from epic_memory.types.digests import item_digest
 from epic_memory.types.metadata import dumped_metadata
@@ -75,9 +75,9 @@ class Items(Repository):
 
     table = "items"
 
-    def __init__(self, db: Database, graph: Graph, gone: Gone) -> None:
+    def __init__(self, db: Database, gone: Gone, additions: Sequence[Addition]) -> None:
         super().__init__(db)
-        self.graph, self.gone = graph, gone
+        self.gone, self.additions = gone, additions
 
     # writing
 
@@ -101,7 +101,7 @@ class Items(Repository):
         )
 
     def remove(self, namespace: str, ids: Sequence[str], *, waiting: bool = True, marked: str = "") -> None:
-        """Remove items with their entries and their passages in the graph, and with `waiting` from the retry queue.
+        """Remove items with their entries and what additions hold of them, and with `waiting` from the retry queue.
 
         For merges they can be `marked` as forgotten ("item"), or as replaced by another version ("version").
         """
@@ -110,7 +110,8 @@ class Items(Repository):
         if marked:
             self.gone.mark(namespace, [f"{marked} {key}" for key in ids], gone=True if marked == "item" else None)
         if found := list(self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)):
-            self.graph.leave([row for (row,) in found])
+            for addition in self.additions:
+                addition.leave([row for (row,) in found])
         for table in ("items", "pending") if waiting else ("items",):
             self.delete_ids(namespace, ids, table=table)
 

@@ -100,12 +100,6 @@ class Preferences(Repository):
         if row is not None:
             self.db.update(PREFERENCES, row, position=position)
 
-    def namespaces(self) -> list[str]:
-        """Return every namespace that holds something, sorted."""
-        tables = ("preferences", "items", "pending", "proposals", "learnt")
-        rows = self.db.read(" UNION ".join(f"SELECT namespace FROM {table}" for table in tables))
-        return sorted(namespace for (namespace,) in rows)
-
 
 def _preference(row: sqlite3.Row) -> Preference:
     expires_at = None if row["expires"] is None else moment(row["expires"])

@@ -16,16 +16,19 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from epic_learn.facts.editing import check_length
+from epic_learn.never import Rules
+from epic_learn.tables import ProposalTable, checked_line
 from epic_memory.encoders.base import Embed, described
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import asks_model, read_preferences
+from epic_memory.pipeline.opening import take_up
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Effects
+from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.optional import optional
 from epic_memory.storage.sqlite.files import check_name, check_path, new_file
 from epic_memory.storage.tables.entries import NewEntry
 from epic_memory.storage.tables.items import HeldItem
-from epic_memory.storage.tables.proposals import checked_line
 from epic_memory.types import FloatArray, Item, Preference, Stance
 from epic_memory.types.digests import DIGEST_BYTES
 from epic_memory.types.metadata import dumped_metadata
@@ -91,11 +94,13 @@ def lines_of(session: Session) -> Iterator[str]:
         for item, reason, preferences in waiting:
             pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
             yield json.dumps(pending, ensure_ascii=False)
-        proposals = store.proposals.exported(namespace)
+        proposals = ProposalTable(store).exported(namespace)
         for columns in proposals:
             yield json.dumps({**columns, "proposal": columns["kind"], "kind": "proposal"}, ensure_ascii=False)
-        if (reranker := store.learnt.reranker(namespace)) is not None:
-            yield json.dumps({"kind": "reranker", "reranker": reranker}, ensure_ascii=False)
+        if "learnt" in store.schema.tables:
+            reranker = optional("epic_rerank.tables", "Learnt")(store).reranker(namespace)
+            if reranker is not None:
+                yield json.dumps({"kind": "reranker", "reranker": reranker}, ensure_ascii=False)
         counts = {"preferences": len(known), "items": items, "pending": len(waiting), "proposals": len(proposals)}
         yield json.dumps({"kind": "end", **counts})
 
@@ -180,7 +185,7 @@ def _take_header(read: Portable, line: Any) -> None:
     if not isinstance(line.get("verifier"), (str, NoneType)):
         raise ValueError("the verifier is no name")
     if line.get("never"):
-        optional("epic_learn.never", "Rules").of(line["never"])
+        Rules.of(line["never"])
 
 
 def _check_end(read: Portable, line: Any) -> None:
@@ -204,7 +209,7 @@ def _checked_item(line: Mapping[str, Any]) -> Item:
     item = Item(id=line["id"], text=line["text"], metadata=line["metadata"], **more)
     dumped_metadata(item.metadata, item.id)
     if item.fact:
-        optional("epic_learn.facts.editing", "check_length")(item.text)
+        check_length(item.text)
     return item
 
 
@@ -238,6 +243,17 @@ def _take_item(read: Portable, line: Any) -> None:
     read.items.append((held, entries))
 
 
+def take_over(session: Session, read: Portable) -> None:
+    """Write an export into a memory, and open it; a namespace that holds something is a `StoreError`."""
+    if session.store.meta_of("encoder") is not None:
+        session.check_encoder()
+    tau = read.header.get("tau") if read.header.get("encoder") == described(session.encoder) else None
+    if session.own_tau is None and tau is not None:
+        session.own_tau = float(tau)
+    run(take_in(session, read), Clock())
+    take_up(session, None, sync=False, reencode=False)
+
+
 def take_in(session: Session, read: Portable) -> Effects[None]:
     """Write an export into a namespace, in one transaction; one that holds something is a `StoreError`."""
     encoder = session.encoder
@@ -251,7 +267,7 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
     vector_of = dict(zip(texts, vectors, strict=True))
     store, namespace = session.store, session.namespace
     with session.lock, store.transaction():
-        if namespace in store.preferences.namespaces():
+        if namespace in store.namespaces():
             raise StoreError(
                 f"{store.path} holds something in the namespace {namespace!r} already. Give another file or namespace."
             )
@@ -273,9 +289,9 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
             write_item(session, held, entries, vector_of, rows)
         for item, reason, ids in read.pending:
             store.retry_queue.put(namespace, item, reason, ids)
-        store.proposals.import_(namespace, read.proposals)
+        ProposalTable(store).import_(namespace, read.proposals)
         if read.reranker is not None and read.reranker["encoder"] in ("", encoder.fingerprint):
-            store.learnt.put(namespace, read.reranker)
+            optional("epic_rerank.tables", "Learnt")(store).put(namespace, read.reranker)
 
 
 def write_item(
