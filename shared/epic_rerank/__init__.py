@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from epic_memory.runtime.optional import imported_later
+
 if TYPE_CHECKING:
     from epic_rerank.feedback import Feedback, alearn, forget, learn, reranker_of, set_reranker
     from epic_rerank.reranker import SIGNALS, LearnedReranker
@@ -33,11 +35,4 @@ __all__ = [
     "set_reranker",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'feedback')}"), name)
-    return value
+__getattr__ = imported_later(__name__, dict.fromkeys(__all__, "feedback") | _MODULES)

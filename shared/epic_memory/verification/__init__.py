@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from epic_memory.runtime.optional import imported_later
 from epic_memory.verification.base import BaseVerifier, Verifier
 from epic_memory.verification.embedded import EmbeddedVerifier
 
@@ -22,15 +23,7 @@ __all__ = [
 # Imported on first use: a memory without a language model needs none of these modules.
 _MODULES = {"LMVerifier": "lm", "Prompt": "lm"}
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = imported_later(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -63,7 +63,6 @@ class Verdicts(Repository):
     table = "verdicts"
     kept: int = 0
     dropped: int = 0
-    _newest: int | None = None
 
     def recall(self, namespace: str, version: str, candidates: Sequence[Candidate]) -> Recalled:
         """Return the cached verdicts of candidates under a verifier's name."""
@@ -96,6 +95,7 @@ class Verdicts(Repository):
             return
         short = digest(version, size=8)
         rows: list[dict[str, Any]] = []
+        newest = int(self.db.scalar("SELECT max(written) FROM verdicts") or 0)
         for candidate, verdict in verdicts:
             if verdict.decision is Decision.UNDECIDED:
                 continue
@@ -109,7 +109,7 @@ class Verdicts(Repository):
                         "chunk": chunk,
                         "preference": digest(namespace, preference.text),
                         "version": short,
-                        "written": self._next(),
+                        "written": newest + len(rows) + 1,
                         "kept": int(alignment is not None),
                         "stance": alignment and str(alignment.stance),
                         "instruction": alignment and alignment.instruction,
@@ -153,13 +153,6 @@ class Verdicts(Repository):
         sql = "DELETE FROM verdicts WHERE chunk = ? AND preference = ? AND version = ?"
         self.db.connection.executemany(sql, gone)
 
-    def _next(self) -> int:
-        """Return a number larger than all returned before."""
-        if self._newest is None:
-            self._newest = int(self.db.scalar("SELECT max(written) FROM verdicts") or 0)
-        self._newest += 1
-        return self._newest
-
     def drop(self, excess: int) -> None:
         """Drop the oldest answers, about `excess` of them."""
         oldest = self.db.read("SELECT written FROM verdicts ORDER BY written LIMIT 1 OFFSET ?", (excess,))
@@ -172,11 +165,6 @@ class Verdicts(Repository):
             with self.db.transaction():
                 self.drop(min(held, _DROPPED))
             self.db.give_back()
-        self.recount()
-
-    def recount(self) -> None:
-        """Read the newest number again, because another connection has written."""
-        self._newest = None
 
     def total(self) -> int:
         """Return how many verdicts are cached, in the whole file."""
