@@ -16,6 +16,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from pydantic import BaseModel, Field
+
 from epic_learn.facts.editing import check_length
 from epic_learn.never import Rules
 from epic_learn.tables import ProposalTable, checked_line
@@ -213,31 +215,24 @@ def _checked_item(line: Mapping[str, Any]) -> Item:
     return item
 
 
-def _checked_entry(line: Mapping[str, Any]) -> dict[str, Any]:
-    for name, low in (("confidence", 0.0), ("similarity", -1.0)):
-        share = 0.0 if name == "confidence" and line[name] is None else line[name]
-        if not low - 1e-3 <= share <= 1.0 + 1e-3:
-            raise ValueError(f"{share!r} is not between {low} and 1")
-    for name in ("added", "verifier"):
-        if not -(2**53) < line[name] < 2**53 or int(line[name]) != line[name]:
-            raise ValueError(f"{line[name]!r} is no whole number that can be stored")
-    return {
-        "preference": None if line["preference"] is None else str(line["preference"]),
-        "stance": Stance(line["stance"]),
-        "confidence": None if line["confidence"] is None else float(line["confidence"]),
-        "similarity": float(line["similarity"]),
-        "added": int(line["added"]),
-        "verifier": int(line["verifier"]),
-        "instruction": str(line["instruction"]),
-        "rationale": str(line["rationale"]),
-    }
+class _Entry(BaseModel):
+    """An entry as an export has it; shares may be off by what was rounded."""
+
+    preference: str | None
+    stance: Stance
+    confidence: float | None = Field(ge=-1e-3, le=1.001)
+    similarity: float = Field(ge=-1.001, le=1.001)
+    added: int = Field(gt=-(2**53), lt=2**53)
+    verifier: int = Field(gt=-(2**53), lt=2**53)
+    instruction: str
+    rationale: str
 
 
 def _take_item(read: Portable, line: Any) -> None:
     held = HeldItem(item=_checked_item(line), digest=bytes.fromhex(line["version"]))
     if len(held.digest) != DIGEST_BYTES:
         raise ValueError("its version is none")
-    entries = [_checked_entry(entry) for entry in line["entries"]]
+    entries = [_Entry.model_validate(entry).model_dump() for entry in line["entries"]]
     if bool(entries) + bool(line["light"]) + held.item.fact != 1:
         raise ValueError("an item has entries, is in the light tier, or is a fact of the user")
     read.items.append((held, entries))
