@@ -131,7 +131,7 @@ class GraphTables(Addition):
     def named(self, items: Sequence[int]) -> Counter[int]:
         """Return how many of the passages name each entity, separately for its own and for other spellings."""
         said: Counter[int] = Counter()
-        for (entities,) in self.db.among("SELECT entities FROM passages WHERE item IN", items):
+        for (entities,) in self.db.read("SELECT entities FROM passages WHERE item IN", among=items):
             with decoding(self.db.path):
                 said.update(np.frombuffer(entities, dtype="<u4").tolist())
         return said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -51,6 +51,10 @@ class Store(Database):
         self.verdicts = Verdicts(self)
         self.retry_queue = RetryQueue(self)
         self.seen = Seen(self, self.verdicts)
+        own = [one for one in self.additions if "expires" in self.schema.tables[one.table].checked]
+        self._expiring: list[Repository] = [self.retry_queue, *own]
+        one = "SELECT 1 FROM {} WHERE namespace = ?1 AND expires <= ?2"
+        self._expired = " UNION ALL ".join(one.format(each.table) for each in self._expiring) + " LIMIT 1"
         super().__init__(path, **how)
 
     def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
@@ -79,7 +83,7 @@ class Store(Database):
     def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:
         """Remove those of the items that have no entries; or keep them in the light tier."""
         held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
-        orphans = [row for (row,) in self.among(f"SELECT row FROM items WHERE {held} AND row IN", items)]
+        orphans = [row for (row,) in self.read(f"SELECT row FROM items WHERE {held} AND row IN", among=items)]
         for addition in self.additions:
             addition.leave(orphans)
         if not keep_texts:
@@ -104,18 +108,12 @@ class Store(Database):
 
     def has_expired(self, namespace: str) -> bool:
         """Tell whether an item of the retry queue or a row of an addition has expired."""
-        one = "SELECT 1 FROM {} WHERE namespace = ?1 AND expires <= ?2"
-        sql = " UNION ALL ".join(one.format(expiring.table) for expiring in self._expiring())
-        return self.scalar(f"{sql} LIMIT 1", (namespace, time.time())) is not None
+        return self.scalar(self._expired, (namespace, time.time())) is not None
 
     def drop_expired(self, namespace: str) -> None:
         """Remove the items of the retry queue and the rows of additions that have expired."""
-        for expiring in self._expiring():
+        for expiring in self._expiring:
             expiring.drop_expired(namespace)
-
-    def _expiring(self) -> Iterator[Repository]:
-        yield self.retry_queue
-        yield from (one for one in self.additions if "expires" in self.schema.tables[one.table].checked)
 
     def namespaces(self) -> list[str]:
         """Return every namespace that holds something, sorted."""

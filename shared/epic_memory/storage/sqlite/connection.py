@@ -166,7 +166,6 @@ class Connection:
         """
         with self._lock:
             db = self.connection
-            self.check_place()
             self.check_writable()
             waits = 0 if wait else int(self.scalar("PRAGMA busy_timeout"))
             if not wait:
@@ -204,13 +203,21 @@ class Connection:
             finally:
                 self._rollback()
 
-    def read(self, sql: str, parameters: Sequence[Any] = (), *, named: bool = False) -> list[Any]:
-        """Return all rows of a statement, as tuples or with their columns by name."""
+    def read(
+        self, sql: str, parameters: Sequence[Any] = (), *, among: Sequence[Any] | None = None, named: bool = False
+    ) -> list[Any]:
+        """Return all rows of a statement, as tuples or with their columns by name.
+
+        One that ends in IN is read in blocks of the values `among`, because SQLite limits the variables.
+        """
+        rows: list[Any] = []
         with self._lock, self.explaining():
             cursor = self.connection.cursor()
             # Of the library that the connection is of.
             cursor.row_factory = sys.modules[type(cursor).__module__].Row if named else None
-            return cursor.execute(sql, parameters).fetchall()
+            for statement, values in [(sql, parameters)] if among is None else _blocks(sql, parameters, among):
+                rows += cursor.execute(statement, values).fetchall()
+        return rows
 
     def rows(
         self,
@@ -236,7 +243,7 @@ class Connection:
         """
         columns = table.select if texts else table.select_checked
         sql = f"SELECT {columns}{also and ', ' + also} FROM {table.name} {tail}"
-        rows = self.read(sql, values, named=True) if among is None else self.among(sql, among, *values, named=True)
+        rows = self.read(sql, values, among=among, named=True)
         table.check(self.path, list(zip(*rows, strict=True)), texts=texts)
         return rows
 
@@ -250,7 +257,7 @@ class Connection:
         places = [table.columns.index(name) for name in names]
         columns: list[list[Any]] = [[] for _ in names]
         # In blocks, so that no collection of garbage goes through a hundred thousand rows.
-        for sql, parameters in [(tail, values)] if among is None else _blocks(tail, among, values):
+        for sql, parameters in [(tail, values)] if among is None else _blocks(tail, values, among):
             with self._lock, self.explaining():
                 cursor = self.connection.execute(f"SELECT {table.select_checked} FROM {table.name} {sql}", parameters)
                 while block := cursor.fetchmany(_AT_ONCE):
@@ -269,13 +276,6 @@ class Connection:
     def changed_elsewhere(self) -> int:
         """Return a number that changes when another connection commits to the file."""
         return 0 if self.path is None else int(self.scalar("PRAGMA data_version"))
-
-    def among(self, sql: str, values: Sequence[Any], *before: Any, named: bool = False) -> list[Any]:
-        """Return the rows of a statement that ends in IN, read in blocks, because SQLite limits the variables."""
-        rows: list[Any] = []
-        for statement, parameters in _blocks(sql, values, before):
-            rows += self.read(statement, parameters, named=named)
-        return rows
 
     def insert(self, table: Table, **columns: Any) -> int:
         """Write a row with its checksums, in place of one with the same key, and return its number."""
@@ -311,8 +311,8 @@ class Connection:
         self.connection.execute(table.update, dict(zip(table.columns, values, strict=True)))
 
 
-def _blocks(sql: str, values: Sequence[Any], before: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _blocks(sql: str, parameters: Sequence[Any], among: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield a statement that ends in IN with its parameters, for a block of the values at a time."""
-    for start in range(0, len(values), _VARIABLES):
-        block = values[start : start + _VARIABLES]
-        yield f"{sql} ({','.join('?' * len(block))})", (*before, *block)
+    for start in range(0, len(among), _VARIABLES):
+        block = among[start : start + _VARIABLES]
+        yield f"{sql} ({','.join('?' * len(block))})", (*parameters, *block)

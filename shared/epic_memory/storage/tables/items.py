@@ -109,9 +109,9 @@ class Items(Repository):
             return
         if marked:
             self.gone.mark(namespace, [f"{marked} {key}" for key in ids], gone=True if marked == "item" else None)
-        if found := list(self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)):
+        if found := list(self.rows_of(namespace, ids).values()):
             for addition in self.additions:
-                addition.leave([row for (row,) in found])
+                addition.leave(found)
         for table in ("items", "pending") if waiting else ("items",):
             self.delete_ids(namespace, ids, table=table)
 
@@ -135,10 +135,6 @@ class Items(Repository):
     def is_current(self, namespace: str, item: Item) -> bool:
         """Tell whether exactly this version of an item is held, or waits in the retry queue."""
         return any(one.is_version(item) for one in self._versions(namespace, [item.id]))
-
-    def rows_of(self, namespace: str, ids: Sequence[str]) -> dict[str, int]:
-        """Return id to row, for those of the ids that are held."""
-        return dict(self.db.among("SELECT id, row FROM items WHERE namespace = ? AND id IN", ids, namespace))
 
     def ids(self, namespace: str) -> dict[int, str]:
         """Return row to id, for the items of a namespace, oldest first."""
@@ -173,7 +169,7 @@ class Items(Repository):
 
     def present(self, rows: Sequence[int]) -> set[int]:
         """Return those of the rows that are held."""
-        return {int(row) for (row,) in self.db.among("SELECT row FROM items WHERE row IN", list(rows))}
+        return {int(row) for (row,) in self.db.read("SELECT row FROM items WHERE row IN", among=rows)}
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Return item row and metadata of every held item."""
@@ -249,7 +245,7 @@ class Items(Repository):
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
         """Return about how many bytes of the file items take, without their entries."""
         size = f"{ITEM_BYTES} + length(embedding) + 160"
-        return dict(self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows))
+        return dict(self.db.read(f"SELECT row, {size} FROM items WHERE row IN", among=rows))
 
     def raw_bytes(self) -> int:
         """Return about how many bytes of the file all items and entries take, in every namespace."""
@@ -277,10 +273,6 @@ class RetryQueue(Repository):
             preferences=json.dumps(list(dict.fromkeys([*known, *preferences]))),
             expires=None if item.expires_at is None else item.ends,
         )
-
-    def among(self, namespace: str, ids: Sequence[str]) -> set[str]:
-        """Return those of the ids that wait."""
-        return {key for (key,) in self.db.among("SELECT id FROM pending WHERE namespace = ? AND id IN", ids, namespace)}
 
     def rows(self, namespace: str) -> set[int]:
         """Return the rows of the held items that wait."""

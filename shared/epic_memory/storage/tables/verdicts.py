@@ -144,7 +144,7 @@ class Verdicts(Repository):
         """
         hashes = [digest(namespace, text) for text in staying]
         sql = "SELECT chunk, preference, version, instruction, rationale FROM verdicts WHERE kept AND preference IN"
-        found = [row for row in self.db.among(sql, hashes) if mentions.inside("", *row[3:])]
+        found = [row for row in self.db.read(sql, among=hashes) if mentions.inside("", *row[3:])]
         texts = {digest(namespace, text): text for text in items} if found else {}
         gone = [row[:3] for row in found if row[0] in texts and mentions.inside(texts[row[0]], *row[3:])]
         if self.db.path is not None:
