@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from epic_learn.export import Portable, lines_of, take_line, write_item
+from epic_learn.marks import MarkTable, level_of, line_mark
 from epic_learn.never import rules_of, topics_of
 from epic_learn.tables import ProposalTable
 from epic_learn.types import Proposal, plain
@@ -27,7 +28,6 @@ from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import in_thread, run
 from epic_memory.storage.store import Contents
 from epic_memory.storage.tables.entries import verifier_number
-from epic_memory.types.digests import level_of, line_mark
 from epic_memory.types.validation import moment
 from epic_memory.verification import EmbeddedVerifier
 
@@ -145,9 +145,9 @@ def _state_of(session: Session) -> tuple[State, Contents]:
                 state.conflicts[Preference(text=line["text"]).id] = _conflict(line["text"], line["old"], ends)
             elif line["kind"] in vars(state):
                 vars(state)[line["kind"]][line["id"]] = line
-        for salt, marks in store.gone.marks(session.namespace).items():
+        for salt, marks in MarkTable(store).marks(session.namespace).items():
             state.gone[salt] = set(marks)
-        for salt, marks in store.gone.marks(session.namespace, "from").items():
+        for salt, marks in MarkTable(store).marks(session.namespace, "from").items():
             state.origins[salt] = {mark[:6]: mark[6:] for mark in marks}
         return state, store.contents()
 
@@ -329,9 +329,9 @@ def _take_out(session: Session, joined: State, over: dict[str, list[str]]) -> No
     """Write the marks, and remove what leaves or is written anew."""
     store, namespace = session.store, session.namespace
     for salt, marks in joined.gone.items():
-        store.gone.unite(namespace, salt, marks)
+        MarkTable(store).unite(namespace, salt, marks)
     for salt, origins in joined.origins.items():
-        store.gone.unite(namespace, salt, [mark + first for mark, first in origins.items()], "from")
+        MarkTable(store).unite(namespace, salt, [mark + first for mark, first in origins.items()], "from")
     forgotten = [key for key in over["item"] if key not in joined.item]
     forget_traces(session, forgotten, forgotten)
     for key in over["preference"]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, get_args
 
+from epic_learn.marks import MarkTable
 from epic_learn.types import Edit, Proposal, ProposalState, plain
 from epic_memory.errors import decoding
 from epic_memory.storage.additions import Addition
@@ -262,4 +263,4 @@ def _edit(row: sqlite3.Row) -> Edit:
     )
 
 
-ADDITIONS = (EditTable, ProposalTable)
+ADDITIONS = (EditTable, ProposalTable, MarkTable)

@@ -35,7 +35,8 @@ def found_namespace(session: Session, preferences: Sequence[Preference]) -> bool
             return False
         if session.store.meta_of("encoder") is None:
             session.store.set_meta(encoder=described(session.encoder))
-        session.store.gone.salt()
+        for addition in session.store.additions:
+            addition.start()
         session.check_encoder()
         for (preference, unread), vector in zip(read, vectors, strict=True):
             session.store.preferences.add(session.namespace, preference, vector, unread=unread)

@@ -58,7 +58,8 @@ def take_away(
                 return  # another process has added it anew
             held = {} if reason is None else store.items.held_at(store.entries.items_under(row))
             store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)
-            store.gone.mark(namespace, [f"preference {preference.id}"])
+            for addition in store.additions:
+                addition.mark(namespace, [f"preference {preference.id}"], gone=True)
             left = store.items.present(list(held))
             records = [
                 (one.digest, NotKept(item_id=one.item.id, text=one.item.text, stage="expired", reason=reason or ""))

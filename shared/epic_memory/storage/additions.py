@@ -39,6 +39,15 @@ class Addition(Repository):
         """The tables, by their names."""
         return tables_in(self.statements)
 
+    def start(self) -> None:
+        """Write what a new file begins with."""
+
+    def mark(self, namespace: str, keys: Sequence[str], *, gone: bool | None) -> None:
+        """Note that what the keys name ("item ID", "preference ID") is forgotten, or there again; or None: replaced."""
+
+    def follow(self, namespace: str, old: str, new: str) -> None:
+        """Note that a preference came in the place of another, by their ids."""
+
     def leave(self, items: Sequence[int]) -> None:
         """Remove what belongs to items that are removed, by their rows."""
 

@@ -18,7 +18,6 @@ from epic_memory.storage.mentions import Mentions
 from epic_memory.storage.sqlite.database import Database, Repository
 from epic_memory.storage.sqlite.tables import Table
 from epic_memory.storage.tables.entries import Entries
-from epic_memory.storage.tables.gone import Gone
 from epic_memory.storage.tables.items import Items, RetryQueue
 from epic_memory.storage.tables.preferences import Preferences
 from epic_memory.storage.tables.seen import Seen
@@ -33,7 +32,7 @@ class Store(Database):
     """A memory's file. It is opened as a `Database` is.
 
     Attributes:
-        preferences, items, entries, verdicts, retry_queue, seen, gone: The repositories of its tables.
+        preferences, items, entries, verdicts, retry_queue, seen: The repositories of its tables.
         additions: Those of other packages' tables.
         apart: The tables on which no search depends.
     """
@@ -44,9 +43,8 @@ class Store(Database):
         self.schema = self.make_schema()
         self.additions = tuple(made(self) for made in additions())
         self.apart = {"not_kept", *(name for one in self.additions if not one.is_searched for name in one.tables)}
-        self.gone = Gone(self)
-        self.items = Items(self, self.gone, self.additions)
-        self.preferences = Preferences(self, self.gone)
+        self.items = Items(self, self.additions)
+        self.preferences = Preferences(self, self.additions)
         self.entries = Entries(self, self.items, self.preferences)
         self.verdicts = Verdicts(self)
         self.retry_queue = RetryQueue(self)

@@ -13,7 +13,6 @@ from epic_memory.storage.additions import Addition
 from epic_memory.storage.codecs import deflated, inflated, packed, unpacked
 from epic_memory.storage.memory_schema import ITEMS, PENDING
 from epic_memory.storage.sqlite.database import Database, Repository
-from epic_memory.storage.tables.gone import Gone
 from epic_memory.types import FloatArray, Item
 from epic_memory.types.digests import item_digest
 from epic_memory.types.metadata import dumped_metadata
@@ -75,9 +74,9 @@ class Items(Repository):
 
     table = "items"
 
-    def __init__(self, db: Database, gone: Gone, additions: Sequence[Addition]) -> None:
+    def __init__(self, db: Database, additions: Sequence[Addition]) -> None:
         super().__init__(db)
-        self.gone, self.additions = gone, additions
+        self.additions = additions
 
     # writing
 
@@ -85,7 +84,8 @@ class Items(Repository):
         self, namespace: str, items: Sequence[Item], vectors: FloatArray, versions: Mapping[str, bytes] = {}
     ) -> TextRows:
         """Write items of which no other version is held, with E(x), shape `(n, d)`, and digests by id, where known."""
-        self.gone.mark(namespace, [f"item {item.id}" for item in items], gone=False)
+        for addition in self.additions:
+            addition.mark(namespace, [f"item {item.id}" for item in items], gone=False)
         codes = packed(vectors, small=True)
         columns = [
             _columns(namespace, item, code, versions.get(item.id) or version_of(item))
@@ -107,11 +107,11 @@ class Items(Repository):
         """
         if not ids:
             return
-        if marked:
-            self.gone.mark(namespace, [f"{marked} {key}" for key in ids], gone=True if marked == "item" else None)
-        if found := list(self.rows_of(namespace, ids).values()):
-            for addition in self.additions:
-                addition.leave(found)
+        found = list(self.rows_of(namespace, ids).values())
+        for addition in self.additions:
+            if marked:
+                addition.mark(namespace, [f"{marked} {key}" for key in ids], gone=True if marked == "item" else None)
+            addition.leave(found)
         for table in ("items", "pending") if waiting else ("items",):
             self.delete_ids(namespace, ids, table=table)
 
