@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from epic_memory.errors import LockedError
 from epic_memory.pipeline.opening import reencode_memory
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import in_thread, run
+from epic_memory.runtime.effects import run
 from epic_memory.runtime.optional import optional
 from epic_memory.storage.namespace import CommittedRows
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of, salt_in
@@ -32,6 +31,7 @@ class MemoryFile:
 
     memory.file.verify()
     memory.file.backup("copy.epic")
+    await asyncio.to_thread(memory.file.backup, "copy.epic")  # without blocking the event loop
     """
 
     def __init__(self, session: Session) -> None:
@@ -84,10 +84,6 @@ class MemoryFile:
             session.store.compact()
             return before - session.store.file_bytes()
 
-    async def acompact(self) -> int:
-        """As `compact`, without blocking the event loop."""
-        return await in_thread(self.compact)
-
     def backup(self, path: str | Path, *, overwrite: bool = False, key: Passphrase | Key | None = None) -> None:
         """Copy the whole file as the last commit left it, all namespaces, while it is open and in use.
 
@@ -102,10 +98,6 @@ class MemoryFile:
             # A damaged file must not take the place of the last good copy.
             self._session.store.verify()
             self._session.store.copy_to(checked_path(path), overwrite=overwrite, key=key_of(key))
-
-    async def abackup(self, path: str | Path, *, overwrite: bool = False, key: Passphrase | None = None) -> None:
-        """As `backup`, without blocking the event loop."""
-        await in_thread(partial(self.backup, path, overwrite=overwrite, key=key))
 
     def rekey(self, key: Passphrase | None) -> None:
         """Lock the file with another key; one that is not locked is locked, and None unlocks it.
@@ -123,10 +115,6 @@ class MemoryFile:
             session.settings = replace(session.settings, key=locking)
             session.limit(session.budget)
             session.mark_stale()
-
-    async def arekey(self, key: Passphrase | None) -> None:
-        """As `rekey`, without blocking the event loop."""
-        await in_thread(partial(self.rekey, key))
 
     def export(self, path: str | Path, *, overwrite: bool = False) -> int:
         """Write this namespace as lines of JSON: preferences, items, entries, what waits, proposals.
@@ -146,10 +134,6 @@ class MemoryFile:
         """
         items: int = optional("epic_learn.export", "export")(self._session, checked_path(path), overwrite=overwrite)
         return items
-
-    async def aexport(self, path: str | Path, *, overwrite: bool = False) -> int:
-        """As `export`, without blocking the event loop."""
-        return await in_thread(partial(self.export, path, overwrite=overwrite))
 
     def reencode(self, encoder: Encoder | str) -> None:
         """Embed everything anew with another encoder: preferences, instructions, texts, all namespaces.

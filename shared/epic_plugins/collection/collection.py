@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
+from typing_extensions import Unpack
 
 from epic_memory.encoders.base import Embed, Encoder, checked_vector, described
 from epic_memory.encoders.by_name import bundled_encoder_of, encoder_of
@@ -43,6 +45,24 @@ class _CollectionStore(Store):
     """The file of a collection, which is that of a memory; its errors speak of a vector store."""
 
     make_schema = staticmethod(partial(memory_schema, "vector store", "open it without must_exist"))
+
+
+class How(TypedDict, total=False):
+    """Arguments of a search; what is missing or None is as the collection has it.
+
+    Attributes:
+        embedding: The embedding of the query, shape `(d,)`, if known; then nothing is embedded.
+        where: A condition that records have to satisfy.
+        ids: The ids that records have to be among.
+        preferences: Used in place of the collection's own.
+        steering: Used in place of the collection's own mode.
+    """
+
+    embedding: Sequence[float] | FloatArray | None
+    where: Condition | None
+    ids: Iterable[str] | None
+    preferences: Iterable[str | Preference] | None
+    steering: Mode | None
 
 
 class Collection:
@@ -266,61 +286,30 @@ class Collection:
             found = self._records.at(rows)
         return [found[row] for row in rows]
 
-    def search(
-        self,
-        query: str | None = None,
-        k: int = 4,
-        *,
-        embedding: Sequence[float] | FloatArray | None = None,
-        where: Condition | None = None,
-        ids: Iterable[str] | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        steering: Mode | None = None,
-    ) -> Matches:
+    def search(self, query: str | None = None, k: int = 4, **how: Unpack[How]) -> Matches:
         """Return the k records that fit a query best.
 
         Args:
             query: Any text; it may be left out if its embedding is given.
             k: At least 1; as many distinct records are found, if there are so many.
-            embedding: The embedding of the query, shape `(d,)`, if known; then nothing is embedded.
-            where: A condition that records have to satisfy.
-            ids: The ids that records have to be among.
-            preferences: Used in place of the collection's own.
-            steering: Used in place of the collection's own mode.
+            **how: What else there is to say, see `How`.
 
         Raises:
             InvalidInputError: for a k below 1, an unknown mode, or an embedding of another dimension.
             EncoderMismatchError: if the vectors are another encoder's.
         """
-        return run(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
+        return run(self._search(query, k, how), Clock())
 
-    async def asearch(
-        self,
-        query: str | None = None,
-        k: int = 4,
-        *,
-        embedding: Sequence[float] | FloatArray | None = None,
-        where: Condition | None = None,
-        ids: Iterable[str] | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        steering: Mode | None = None,
-    ) -> Matches:
+    async def asearch(self, query: str | None = None, k: int = 4, **how: Unpack[How]) -> Matches:
         """Do the same as `search` without blocking the event loop."""
-        return await arun(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
+        return await arun(self._search(query, k, how), Clock())
 
-    def _search(
-        self,
-        query: str | None,
-        k: int,
-        embedding: Sequence[float] | FloatArray | None,
-        where: Condition | None,
-        ids: Iterable[str] | None,
-        preferences: Iterable[str | Preference] | None,
-        steering: Mode | None,
-    ) -> Effects[Matches]:
+    def _search(self, query: str | None, k: int, how: How) -> Effects[Matches]:
         checked_k(k)
+        steering, preferences = how.get("steering"), how.get("preferences")
         mode = self.steering if steering is None else checked_mode(steering)
         chosen = self.preferences if preferences is None else _preferences(preferences)
+        embedding, where, ids = how.get("embedding"), how.get("where"), how.get("ids")
         only = None if ids is None else set(ids)
         if embedding is None:
             text = checked_string(query, "The query")

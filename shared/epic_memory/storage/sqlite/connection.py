@@ -285,19 +285,19 @@ class Connection:
         """Write rows as `insert` does, under new numbers if the table has any; return these, and the checksums."""
         if not rows:
             return [], []
-        if len(rows) == 1:  # SQLite tells its number: none has to be asked for
-            values = table.values(rows[0])
-            number = int(self.connection.execute(table.insert, values).lastrowid or 0)
-            return [number] * table.numbered, [values[table.columns.index("crc")]]
-        numbers = list[int]()
-        if table.numbered:
-            first = 1 + int(self.scalar("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)) or 0)
-            numbers = list(range(first, first + len(rows)))
         checked = [[row[name] for row in rows] for name in table.checked]
         texts = [[row[name] for row in rows] for name in table.texts]
         crcs = checksums(checked)
-        columns = [*([numbers] if numbers else []), *checked, crcs, *([*texts, checksums(texts)] if texts else [])]
-        self.connection.executemany(table.insert, zip(*columns, strict=True))
+        columns = [*checked, crcs, *([*texts, checksums(texts)] if texts else [])]
+        if not table.numbered:
+            self.connection.executemany(table.insert, zip(*columns, strict=True))
+            return [], crcs
+        if len(rows) == 1:  # SQLite tells its number: none has to be asked for
+            made = self.connection.execute(table.insert, (None, *(column[0] for column in columns)))
+            return [int(made.lastrowid or 0)], crcs
+        first = 1 + int(self.scalar("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)) or 0)
+        numbers = list(range(first, first + len(rows)))
+        self.connection.executemany(table.insert, zip(numbers, *columns, strict=True))
         return numbers, crcs
 
     def update(self, table: Table, row: int, **columns: Any) -> None:
