@@ -17,7 +17,7 @@ from typing import Any
 from epic_learn.export import Portable, lines_of, take_line, write_item
 from epic_learn.marks import MarkTable, level_of, line_mark
 from epic_learn.never import rules_of, topics_of
-from epic_learn.tables import ProposalTable
+from epic_learn.tables import BARE, ProposalTable
 from epic_learn.types import Proposal, plain
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.encoders import embed
@@ -33,8 +33,6 @@ from epic_memory.verification import EmbeddedVerifier
 
 _SOURCE = "merge"
 _STATES = ("open", "accepted", "rejected")
-_BARE = dict.fromkeys(("text", "old", "quote", "sentence", "speaker", "conversation", "ends"), "")
-_BARE_TIMES: dict[str, Any] = {"expires": None, "said_at": None}
 _UNJUDGED = "it came from another device, and is to be verified under the preferences of this one"
 
 Line = dict[str, Any]
@@ -183,7 +181,7 @@ def join(one: State, other: State) -> State:
             del joined.proposal[key]
         elif line["state"] == "accepted" and line["text"] and plain(line["text"]) not in texts:
             # Of what is not held any more no words stay.
-            joined.proposal[key] = {**line, **_BARE, **_BARE_TIMES, "state": "rejected"}
+            joined.proposal[key] = {**line, **BARE, "state": "rejected"}
     return joined
 
 

@@ -41,7 +41,7 @@ EDITS = tables_in(_EDITS)["edits"]
 
 _DIGEST = 8
 _WORDS = ("text", "old", "quote", "sentence", "speaker", "conversation", "ends")
-_BARE = {**dict.fromkeys(_WORDS, ""), "expires": None, "said_at": None}
+BARE = {**dict.fromkeys(_WORDS, ""), "expires": None, "said_at": None}
 _EXPORTED = tuple(name for name in PROPOSALS.checked if name not in ("namespace", "said"))
 
 
@@ -59,7 +59,7 @@ class ProposalTable(Addition):
         for name, when in (("expires", proposal.expires_at), ("said_at", proposal.said_at)):
             columns[name] = None if when is None else when.timestamp()
         columns |= {"confidence": float(proposal.confidence), "said": _said(proposal), "at": int(time.time())}
-        bare = _BARE if state == "rejected" else {}
+        bare = BARE if state == "rejected" else {}
         self.db.insert(PROPOSALS, **{**columns, **bare, "namespace": namespace, "state": state})
 
     def remove(self, namespace: str, proposal_id: str) -> None:
@@ -122,7 +122,7 @@ class ProposalTable(Addition):
 
     def _withdraw(self, rows: Sequence[sqlite3.Row]) -> None:
         for row in rows:
-            self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), **_BARE, "state": "rejected"})
+            self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), **BARE, "state": "rejected"})
             self._unsay(row["namespace"], [row["quote"]])
 
     def forget(self, namespace: str, ids: Sequence[str], texts: Iterable[str]) -> None:
@@ -206,7 +206,7 @@ def checked_line(line: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: line[name] for name in (*_EXPORTED, "said")}
     state, said = one_of("state", columns["state"], get_args(ProposalState)), bytes.fromhex(columns["said"])
     bare = state == "rejected"
-    if bare and any(columns[name] for name in _BARE):
+    if bare and any(columns[name] for name in BARE):
         raise ValueError("of a rejected proposal nothing is kept but digests")
     # What was rejected has no words; all else of it has to be as in any other.
     _proposal({**columns, "text": "x", "old": "x", "quote": "x"} if bare else columns)

@@ -33,6 +33,7 @@ from epic_memory.storage.store import Store
 from epic_memory.types import FloatArray, Preference, checked_k, checked_string
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.modes import Mode, checked_mode
+from epic_plugins.collection.file import CollectionFile
 from epic_plugins.collection.loaded import Condition, LoadedCollection, Match, Matches
 from epic_plugins.tables import Key, Record, Records, keys_of
 
@@ -65,7 +66,7 @@ class How(TypedDict, total=False):
     steering: Mode | None
 
 
-class Collection:
+class Collection(CollectionFile):
     """Records under the embeddings of their keys.
 
         collection = Collection(path="notes.vectors")
@@ -123,6 +124,9 @@ class Collection:
         except BaseException:
             self._store.close()
             raise
+
+    def _file(self) -> Store:
+        return self._store
 
     @property
     def preferences(self) -> tuple[Preference, ...]:
@@ -339,51 +343,12 @@ class Collection:
                 self._check_encoder()
             yield
 
-    # other methods
-
-    @property
-    def path(self) -> Path | None:
-        """The file; None for RAM."""
-        return self._store.path
-
     def __len__(self) -> int:
         with self._searching(checked=False):
             return len(self._loaded.row_of)
 
     def __bool__(self) -> bool:
         return True
-
-    def verify(self) -> int:
-        """Check every row of the file and return how many there are.
-
-        Raises:
-            DamagedError: if a row is not as it was written.
-        """
-        return self._store.verify()
-
-    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the last committed state, whole or not at all.
-
-        Raises:
-            AlreadyThereError: if the file exists and `overwrite` is off.
-            StoreError: if it cannot be written.
-        """
-        self._store.copy_to(Path(path), overwrite=overwrite)
-
-    def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        with self._lock:
-            self._store.close()
-
-    def __enter__(self) -> Collection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        where = "in RAM" if self.path is None else str(self.path)
-        return f"<Collection {where}{', closed' if self._store.closed else ''}>"
 
 
 def holds_memory(path: Path) -> bool:
