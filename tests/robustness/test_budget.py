@@ -21,7 +21,7 @@ from epic_memory.errors import BudgetError, InvalidInputError, RetryQueueFullErr
 from epic_memory.retention import checked_budget
 from epic_memory.storage.sqlite import database
 from epic_memory.types import Alignment, Candidate
-from helpers import FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, not_locked, settled
+from helpers import FakeVerifier, HashEncoder, KeepAll, UndecidedAll, not_locked, settled
 from tables import table
 
 pytestmark = pytest.mark.usefixtures("locking")
@@ -597,20 +597,4 @@ def test_a_language_model_that_fails_leaves_them_as_they_were_judged(path: Path,
         # The order decides: of the old ones, the oldest went.
         numbers = sorted(int(key.split()[1]) for key in held if key in before)
         assert numbers == list(range(number - len(numbers), number))
-    assert watch.worst <= BUDGET
-
-
-@pytest.mark.usefixtures("oldest_first")
-def test_an_interruption_while_they_are_judged_again_leaves_a_good_file(path: Path, watch: Watch) -> None:
-    with opened(path, BUDGET, preferences=[WINE], floor=0) as memory:
-        memory.add(Item(id=f"item {n}", text=text_of(n, 250, sure=n % 3)) for n in range(60))
-        raising = Raising(KeyboardInterrupt(), after=0)
-        raising.cached = True  # type: ignore[attr-defined]
-        memory.verifier = raising
-        with pytest.raises(KeyboardInterrupt):
-            memory.add(Item(id=f"other {n}", text=text_of(9000 + n, 250)) for n in range(60))
-        assert memory.file.verify() > 0
-        memory.verifier = KeepAll()
-        memory.add(Item(id=f"last {n}", text=text_of(8000 + n, 250)) for n in range(60))
-        assert memory.search(WINE)
     assert watch.worst <= BUDGET

@@ -80,14 +80,6 @@ def test_a_new_preference_or_another_verifier_has_it_looked_at_again(text: str) 
     assert is_looked_at(held, text)
 
 
-def test_a_replaced_preference_has_it_looked_at_again() -> None:
-    held = memory(verifier=KeepAll())
-    held.add([FAR])
-    held.preferences.replace(WINE, "green hills and trees")
-    assert is_looked_at(held, FAR)
-    assert len(held) == 1
-
-
 @pytest.mark.parametrize(
     "options",
     [
