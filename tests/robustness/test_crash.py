@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import helpers
-from crashing import TOPICS, Kill, Killer, Model, killed, opened
+from crashing import TOPICS, Kill, Model, killed, killers, opened
 from crashing import content_of as content
 from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import EpicError, ReadOnlyError, StoreError
@@ -85,12 +85,12 @@ writes = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 def kills(seed: int, folder: Path) -> list[Kill]:
     """Twenty kills on four files, one of them without a light tier, one with a byte budget."""
     done: list[Kill] = []
-    with Killer() as killer:
+    with killers() as workers:
         for number in range(4):
             place = folder / f"{seed}-{number}"
             place.mkdir()
             options = {2: {"reserve": 0}, 3: {"budget": 150_000}}.get(number, {})
-            done += killed(killer, place / "me.epic", seed=10 * seed + number, kills=5, **options)
+            done += killed(workers, place / "me.epic", seed=10 * seed + number, kills=5, **options)
     return done
 
 
