@@ -21,12 +21,12 @@ from pydantic import BaseModel, Field
 from epic_learn.facts.editing import check_length
 from epic_learn.never import Rules
 from epic_learn.tables import ProposalTable, checked_line
-from epic_memory.encoders.base import Embed, described
+from epic_memory.encoders.base import described, embed
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import asks_model, read_preferences
 from epic_memory.pipeline.opening import take_up
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Clock, Effects, run
+from epic_memory.runtime.effects import Clock, run
 from epic_memory.runtime.optional import optional
 from epic_memory.storage.sqlite.files import check_name, check_path, new_file
 from epic_memory.storage.tables.entries import NewEntry
@@ -240,27 +240,18 @@ def _take_item(read: Portable, line: Any) -> None:
 
 def take_over(session: Session, read: Portable) -> None:
     """Write an export into a memory, and open it; a namespace that holds something is a `StoreError`."""
-    if session.store.meta_of("encoder") is not None:
+    store, namespace, encoder = session.store, session.namespace, session.encoder
+    if store.meta_of("encoder") is not None:
         session.check_encoder()
-    tau = read.header.get("tau") if read.header.get("encoder") == described(session.encoder) else None
+    same = read.header.get("encoder") == described(encoder)
+    tau = read.header.get("tau") if same else None
     if session.own_tau is None and tau is not None:
         session.own_tau = float(tau)
-    run(take_in(session, read), Clock())
-    take_up(session, None, sync=False, reencode=False)
-
-
-def take_in(session: Session, read: Portable) -> Effects[None]:
-    """Write an export into a namespace, in one transaction; one that holds something is a `StoreError`."""
-    encoder = session.encoder
     asked = {preference.id for preference in read.preferences if asks_model(session, preference)}
-    stated = yield from read_preferences(session, read.preferences, session.opened)
-    preferences: FloatArray = yield Embed(encoder, [preference.text for preference in read.preferences], "embedding")
-    texts: dict[str, None] = {}
-    for held, entries in read.items:
-        texts |= dict.fromkeys([*(entry["instruction"] or held.item.content for entry in entries), held.item.searched])
-    vectors: FloatArray = yield Embed(encoder, list(texts), "embedding instructions")
-    vector_of = dict(zip(texts, vectors, strict=True))
-    store, namespace = session.store, session.namespace
+    stated = run(read_preferences(session, read.preferences, session.opened), Clock())
+    read.preferences = [preference for preference, _ in stated]
+    read.unread = {preference.id for preference, unread in stated if unread} | read.unread - asked
+    vector_of = vectors_of(session, read)
     with session.lock, store.transaction():
         if namespace in store.namespaces():
             raise StoreError(
@@ -269,43 +260,45 @@ def take_in(session: Session, read: Portable) -> Effects[None]:
         session.mark_stale()
         if store.meta_of("encoder") is None:
             store.set_meta(encoder=described(encoder))
-        same = read.header.get("encoder") == described(encoder)
         for name in ("tau", "verifier", "never"):
             # A threshold belongs to the encoder it was found with.
             if read.header.get(name) is not None and (same or name != "tau"):
                 store.set_meta(**{f"{name}/{namespace}": read.header[name]})
-        rows = {
-            preference.id: store.preferences.add(
-                namespace, preference, vector, unread=unread or preference.id in read.unread - asked
-            )
-            for (preference, unread), vector in zip(stated, preferences, strict=True)
-        }
-        for held, entries in read.items:
-            write_item(session, held, entries, vector_of, rows)
-        for item, reason, ids in read.pending:
-            store.retry_queue.put(namespace, item, reason, ids)
-        ProposalTable(store).import_(namespace, read.proposals)
+        put_in(session, read, vector_of)
         if read.reranker is not None and read.reranker["encoder"] in ("", encoder.fingerprint):
             optional("epic_rerank.tables", "Learnt")(store).put(namespace, read.reranker)
+    take_up(session, None, sync=False, reencode=False)
 
 
-def write_item(
-    session: Session,
-    held: HeldItem,
-    entries: list[dict[str, Any]],
-    vector_of: Mapping[str, FloatArray],
-    rows: Mapping[str, int],
-) -> None:
-    """Write an item with its entries, by the embeddings of their texts and the rows of their preferences."""
+def vectors_of(session: Session, read: Portable) -> dict[str, FloatArray]:
+    """Return the embeddings of preferences, items and instructions, by their texts."""
+    texts = dict.fromkeys(preference.text for preference in read.preferences)
+    for held, entries in read.items:
+        texts |= dict.fromkeys([*(entry["instruction"] or held.item.content for entry in entries), held.item.searched])
+    return dict(zip(texts, embed(session.encoder, list(texts)), strict=True))
+
+
+def put_in(session: Session, read: Portable, vector_of: Mapping[str, FloatArray]) -> None:
+    """Write preferences, known or new, items that are not held, what waits, and proposals; inside a transaction."""
     store, namespace = session.store, session.namespace
-    item, vector = held.item, vector_of[held.item.searched]
-    item_row = store.items.put_all(namespace, [item], vector[None], {item.id: held.digest}).rows[0]
-    for columns in entries:
-        entry = dict(columns)
-        preference = entry.pop("preference")
-        if preference is not None and preference not in rows:
-            raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
-        vector = vector_of[entry["instruction"] or held.item.content]
-        store.entries.add(
-            item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
-        )
+    rows = {preference.id: row for row, preference in store.preferences.at(namespace).items()}
+    for preference in read.preferences:
+        vector, unread = vector_of[preference.text], preference.id in read.unread
+        if preference.id in rows:
+            store.set_preference(namespace, preference, vector)
+            store.preferences.set_stated(namespace, preference, unread=unread)
+        else:
+            rows[preference.id] = store.preferences.add(namespace, preference, vector, unread=unread)
+    for held, entries in read.items:
+        item, vectors = held.item, vector_of[held.item.searched][None]
+        item_row = store.items.put_all(namespace, [item], vectors, {item.id: held.digest}).rows[0]
+        for columns in entries:
+            under = columns["preference"]
+            if under is not None and under not in rows:
+                raise InvalidInputError(f"Item {item.id!r} is held for a preference that is not in the export.")
+            rest = {name: value for name, value in columns.items() if name != "preference"}
+            vector = vector_of[columns["instruction"] or item.content]
+            store.entries.add(item_row, rows.get(under), NewEntry(preference_id=under, vector=vector, **rest))
+    for item, reason, ids in read.pending:
+        store.retry_queue.put(namespace, item, reason, ids)
+    ProposalTable(store).import_(namespace, read.proposals)

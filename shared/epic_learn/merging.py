@@ -14,13 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from epic_learn.export import Portable, lines_of, take_line, write_item
+from epic_learn.export import Portable, lines_of, put_in, take_line, vectors_of
 from epic_learn.marks import MarkTable, level_of, line_mark
 from epic_learn.never import rules_of, topics_of
 from epic_learn.tables import BARE, ProposalTable
 from epic_learn.types import Proposal, plain
 from epic_memory import EpicMemory, Preference, Settings
-from epic_memory.encoders import embed
 from epic_memory.errors import LockedError, StoreError
 from epic_memory.memory import checked_memory
 from epic_memory.pipeline.removal import forget_traces
@@ -303,16 +302,14 @@ def _written(session: Session, mine: State, joined: State, contents: Contents) -
         over[kind] = [key for key, line in before.items() if after.get(key) != line]
         for line in (line for key, line in after.items() if before.get(key) != line):
             take_line(read, line, first=False)
-    texts = dict.fromkeys(preference.text for preference in read.preferences)
-    for held, entries in read.items:
-        texts |= dict.fromkeys([held.item.searched, *(entry["instruction"] or held.item.content for entry in entries)])
-    vector_of = dict(zip(texts, embed(session.encoder, list(texts)), strict=True))
+    read.items = [each for each in read.items if each[1] or each[0].item.fact or session.reserve]
+    vector_of = vectors_of(session, read)
     with session.lock, session.store.transaction():
         if session.store.contents() != contents:
             return False
         session.mark_stale()
         _take_out(session, joined, over)
-        _put_in(session, read, vector_of)
+        put_in(session, read, vector_of)
         for key, proposal in mine.conflicts.items():
             if joined.conflicts.get(key) != proposal:
                 ProposalTable(session.store).remove(session.namespace, proposal.id)
@@ -338,22 +335,3 @@ def _take_out(session: Session, joined: State, over: dict[str, list[str]]) -> No
     store.items.remove(namespace, over["item"])
     store.retry_queue.delete_ids(namespace, over["pending"])
     ProposalTable(store).delete_ids(namespace, over["proposal"])
-
-
-def _put_in(session: Session, read: Portable, vector_of: dict[str, Any]) -> None:
-    """Write what came, and what changed."""
-    store, namespace = session.store, session.namespace
-    known = {preference.id: row for row, preference in store.preferences.at(namespace).items()}
-    for preference in read.preferences:
-        vector, unread = vector_of[preference.text], preference.id in read.unread
-        if preference.id in known:
-            store.set_preference(namespace, preference, vector)
-            store.preferences.set_stated(namespace, preference, unread=unread)
-        else:
-            known[preference.id] = store.preferences.add(namespace, preference, vector, unread=unread)
-    for held, entries in read.items:
-        if entries or held.item.fact or session.reserve:
-            write_item(session, held, entries, vector_of, known)
-    for item, reason, under in read.pending:
-        store.retry_queue.put(namespace, item, reason, under)
-    ProposalTable(store).import_(namespace, read.proposals)
