@@ -21,4 +21,4 @@ _MODULES = {
     "why_not": "losses",
 }
 
-__getattr__ = imported_later(__name__, _MODULES)
+__getattr__, __dir__ = imported_later(__name__, _MODULES)

@@ -53,8 +53,4 @@ __all__ = [
     "entity_key",
 ]
 
-__getattr__ = imported_later(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = imported_later(__name__, _MODULES)

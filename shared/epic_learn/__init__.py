@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 __all__ = ["aadd_conversation", "add_conversation"]
 
 # Imported on first use: a memory's file needs the tables only.
-__getattr__ = imported_later(__name__, dict.fromkeys(__all__, "adding"))
+__getattr__, __dir__ = imported_later(__name__, dict.fromkeys(__all__, "adding"))

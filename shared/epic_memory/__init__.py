@@ -64,8 +64,4 @@ _MODULES = {
     "Settings": "settings",
 }
 
-__getattr__ = imported_later(__name__, dict.fromkeys(__all__, "types") | _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = imported_later(__name__, dict.fromkeys(__all__, "types") | _MODULES)

@@ -35,4 +35,4 @@ __all__ = [
     "set_reranker",
 ]
 
-__getattr__ = imported_later(__name__, dict.fromkeys(__all__, "feedback") | _MODULES)
+__getattr__, __dir__ = imported_later(__name__, dict.fromkeys(__all__, "feedback") | _MODULES)

@@ -24,4 +24,4 @@ __all__ = [
     "encoder_of",
 ]
 
-__getattr__ = imported_later(__name__, {"OllamaEncoder": "ollama"})
+__getattr__, __dir__ = imported_later(__name__, {"OllamaEncoder": "ollama"})

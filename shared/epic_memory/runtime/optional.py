@@ -25,8 +25,8 @@ def optional(module: str, name: str) -> Any:
         raise MissingPackageError(package) from None
 
 
-def imported_later(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """Return the `__getattr__` of a package that imports a name when it is first used.
+def imported_later(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return the `__getattr__` of a package that imports a name when it is first used, and its `__dir__`.
 
     Args:
         package: The name of the package.
@@ -40,4 +40,4 @@ def imported_later(package: str, modules: Mapping[str, str]) -> Callable[[str], 
         setattr(sys.modules[package], name, value)
         return value
 
-    return attribute
+    return attribute, lambda: sorted({*vars(sys.modules[package]), *modules})

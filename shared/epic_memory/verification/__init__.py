@@ -23,8 +23,4 @@ __all__ = [
 # Imported on first use: a memory without a language model needs none of these modules.
 _MODULES = {"LMVerifier": "lm", "Prompt": "lm"}
 
-__getattr__ = imported_later(__name__, _MODULES)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = imported_later(__name__, _MODULES)

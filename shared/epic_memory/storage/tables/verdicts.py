@@ -20,7 +20,6 @@ from epic_memory.types.digests import digest
 from epic_memory.types.verdicts import combined
 
 _FREED = 0.1
-_DROPPED = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,10 +160,9 @@ class Verdicts(Repository):
 
     def forget_all(self) -> None:
         """Drop all answers."""
-        while held := self.total():
-            with self.db.transaction():
-                self.drop(min(held, _DROPPED))
-            self.db.give_back()
+        with self.db.transaction():
+            self.drop(self.total())
+        self.db.give_back()
 
     def total(self) -> int:
         """Return how many verdicts are cached, in the whole file."""
