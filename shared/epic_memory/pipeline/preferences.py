@@ -245,7 +245,7 @@ def _write(
     left: list[int] = []
     if new.replacing is not None:
         old = space.preference_rows[space.find(new.replacing)]
-        position, left = store.take_out(namespace, old, new.replacing.id)
+        position, left = store.take_out(namespace, old, new.replacing.id, session.quoting)
         for addition in store.additions:
             addition.follow(namespace, new.replacing.id, new.preference.id)
     preference = store.preferences.add(namespace, new.preference, new.vector, position=position, unread=new.unread)

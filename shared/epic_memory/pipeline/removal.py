@@ -57,7 +57,7 @@ def take_away(
             if reason is not None and preference not in space.expired:
                 return  # another process has added it anew
             held = {} if reason is None else store.items.held_at(store.entries.items_under(row))
-            store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)
+            store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0, quoting=session.quoting)
             for addition in store.additions:
                 addition.mark(namespace, [f"preference {preference.id}"], gone=True)
             left = store.items.present(list(held))

@@ -19,10 +19,12 @@ from epic_memory.runtime.background import Background
 from epic_memory.steering.query_steering import QuerySteering
 from epic_memory.storage.namespace import CommittedRows, Namespace
 from epic_memory.storage.store import Store
+from epic_memory.storage.tables.entries import verifier_number
 from epic_memory.types import BuildReport, FloatArray, Item, Preference
 from epic_memory.types.digests import DIGEST_BYTES, digest
 from epic_memory.types.modes import Mode
 from epic_memory.verification.base import BaseVerifier, Verifier, base_verifier
+from epic_memory.verification.embedded import EmbeddedVerifier
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
@@ -107,6 +109,11 @@ class Session:
         """The coarse filter's threshold in force; for preferences that a model has expanded, if it goes by recall."""
         by_recall = self._taus_by_recall
         return (by_recall or (default_tau(self.encoder),))[0] if self.own_tau is None else self.own_tau
+
+    @property
+    def quoting(self) -> int | None:
+        """The number under which entries have the verifier, if all it writes quotes an item and one preference."""
+        return verifier_number(self.verifier.name) if type(self.verifier) is EmbeddedVerifier else None
 
     @property
     def base(self) -> BaseVerifier:

@@ -55,15 +55,22 @@ class Store(Database):
         self._expired = " UNION ALL ".join(one.format(each.table) for each in self._expiring) + " LIMIT 1"
         super().__init__(path, **how)
 
-    def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
+    def remove_preference(
+        self, namespace: str, preference_id: str, *, keep_texts: bool = False, quoting: int | None = None
+    ) -> None:
         """Remove a preference with its entries, and the items nothing else holds; or keep these by their texts."""
         row = self.preferences.row(namespace, preference_id)
         if row is not None:
-            items = self.take_out(namespace, row, preference_id)[1]
+            items = self.take_out(namespace, row, preference_id, quoting)[1]
             self.drop_orphans(items, keep_texts=keep_texts)
 
-    def take_out(self, namespace: str, row: int, preference_id: str) -> tuple[int, list[int]]:
-        """Remove a preference with its entries, and what mentions it; return its position and the items it held."""
+    def take_out(
+        self, namespace: str, row: int, preference_id: str, quoting: int | None = None
+    ) -> tuple[int, list[int]]:
+        """Remove a preference with its entries, and what mentions it; return its position and the items it held.
+
+        For `quoting` see `Entries.forget_mentions`.
+        """
         position, text = self.read("SELECT position, text FROM preferences WHERE row = ?", (row,))[0]
         items = self.entries.items_under(row)
         self.preferences.delete_rows([row])
@@ -73,7 +80,7 @@ class Store(Database):
         self.forget(namespace, (), [text])
         staying = [other for (other,) in self.read("SELECT text FROM preferences WHERE namespace = ?", (namespace,))]
         mentions = Mentions(text, staying)
-        self.entries.forget_mentions(namespace, mentions)
+        self.entries.forget_mentions(namespace, mentions, quoting)
         self.seen.forget_mentions(namespace, mentions)
         self.verdicts.forget_mentions(namespace, mentions, staying, (item.text for item in self.items.all(namespace)))
         return int(position), items

@@ -161,10 +161,14 @@ class Entries(Repository):
             known = self._texts_of(item, preference)
             self.db.update(ENTRIES, row, **{name: deflated_by(text, *known) for name, text in texts.items()})
 
-    def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
-        """Remove sentences that mention a removed preference from texts of entries; their embeddings stay."""
+    def forget_mentions(self, namespace: str, mentions: Mentions, quoting: int | None) -> None:
+        """Remove sentences that mention a removed preference from texts of entries; their embeddings stay.
+
+        Those of the verifier with the number `quoting` are not read: it names nothing but the item and its preference.
+        """
         preferences = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
-        rows = sorted(row for (row,) in self.db.read(f"SELECT entries.row FROM entries {_HERE}", (namespace,)))
+        others = f"SELECT entries.row FROM entries {_HERE} AND entries.verifier IS NOT ?"
+        rows = sorted(row for (row,) in self.db.read(others, (namespace, quoting)))
         tail, also = "JOIN items ON items.row = entries.item WHERE entries.row IN", "items.text AS item_text"
         for start in range(0, len(rows), _AT_ONCE):
             changed: dict[int, dict[str, str | bytes]] = {}
