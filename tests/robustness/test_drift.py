@@ -422,18 +422,3 @@ def test_items_undecided_under_the_new_preference_wait_and_are_right_after_a_ret
         assert final["pending"] == {}
         assert {(HELD[2], garden), (HELD[4], garden)} <= final["entries"].keys()
         assert_as_fresh(memory, preferences)
-
-
-def test_removing_a_preference_lets_nothing_wait_for_it(path: Path) -> None:
-    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), settings=Settings(verifier=UndecidedAll())) as memory:
-        memory.add(items_of("red wine", "red wine on the night train", "night train"))
-        memory.preferences.remove(WINE)
-        memory.verifier = verifier = KeepAll()
-        memory.retry()
-        assert all(preferences == (TRAIN,) for _, preferences in verifier.asked)
-        assert {hit.text for hit in memory.search("wine, night train", 9) if hit.entries} == {
-            "red wine on the night train",
-            "night train",
-        }
-        # What waited for it alone stays for its text, as in a memory that never had this preference.
-        assert_as_fresh(memory, [TRAIN])
