@@ -329,9 +329,11 @@ def _take_out(session: Session, joined: State, over: dict[str, list[str]]) -> No
         MarkTable(store).unite(namespace, salt, [mark + first for mark, first in origins.items()], "from")
     forgotten = [key for key in over["item"] if key not in joined.item]
     forget_traces(session, forgotten, forgotten)
+    known = store.preferences.rows_of(namespace, over["preference"])
     for key in over["preference"]:
         if key not in joined.preference:
-            store.remove_preference(namespace, key, keep_texts=session.reserve > 0)
+            items = store.take_out(namespace, known[key], key)[1]
+            store.drop_orphans(items, keep_texts=session.reserve > 0)
     store.items.remove(namespace, over["item"])
     store.retry_queue.delete_ids(namespace, over["pending"])
     ProposalTable(store).delete_ids(namespace, over["proposal"])

@@ -49,26 +49,24 @@ def take_away(
     A reason, which expiry has, is put on record for the items that go.
     """
     store, namespace = session.store, session.namespace
-    with session.lock:
+    with session.lock, session.changing(session.encoder) as space:
         row = store.preferences.row(namespace, preference.id)
-        if row is None:
-            return
-        with session.changing(session.encoder) as space:
-            if reason is not None and preference not in space.expired:
-                return  # another process has added it anew
-            held = {} if reason is None else store.items.held_at(store.entries.items_under(row))
-            store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0, quoting=session.quoting)
-            for addition in store.additions:
-                addition.mark(namespace, [f"preference {preference.id}"], gone=True)
-            left = store.items.present(list(held))
-            records = [
-                (one.digest, NotKept(item_id=one.item.id, text=one.item.text, stage="expired", reason=reason or ""))
-                for item_row, one in held.items()
-                if item_row not in left
-            ]
-            store.seen.put_records(namespace, records, {})
-            if also is not None:
-                also()
+        if row is None or (reason is not None and preference not in space.expired):
+            return  # another process has removed it, or added it anew
+        held = {} if reason is None else store.items.held_at(store.entries.items_under(row))
+        items = store.take_out(namespace, row, preference.id, session.quoting)[1]
+        store.drop_orphans(items, keep_texts=session.reserve > 0)
+        for addition in store.additions:
+            addition.mark(namespace, [f"preference {preference.id}"], gone=True)
+        left = store.items.present(list(held))
+        records = [
+            (one.digest, NotKept(item_id=one.item.id, text=one.item.text, stage="expired", reason=reason or ""))
+            for item_row, one in held.items()
+            if item_row not in left
+        ]
+        store.seen.put_records(namespace, records, {})
+        if also is not None:
+            also()
 
 
 def forget(session: Session, items: Sequence[str | Item]) -> int:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from epic_memory.errors import MissingPackageError
 from epic_memory.runtime.optional import PACKAGES, optional
-from epic_memory.storage.memory_schema import memory_tables
+from epic_memory.storage.memory_schema import STATEMENTS
 from epic_memory.storage.sqlite.database import Repository
 from epic_memory.storage.sqlite.tables import Schema, Table, tables_in
 from epic_memory.types import Item
@@ -89,6 +89,6 @@ def memory_schema(
         noun=noun,
         made_by=made_by,
         application_id=0x45504943,  # "EPIC"
-        statements=memory_tables + "".join(each.statements for each in additions()),
+        statements=STATEMENTS + "".join(each.statements for each in additions()),
         small=("meta", "preferences", "ledger", "not_kept", *(name for each, name in added if each.small)),
     )

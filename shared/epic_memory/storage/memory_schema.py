@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epic_memory.storage.sqlite.tables import tables_in
 
-memory_tables = """
+STATEMENTS = """
 CREATE TABLE meta (row INTEGER PRIMARY KEY, key TEXT NOT NULL, value TEXT NOT NULL, crc INTEGER);
 CREATE TABLE preferences (
  row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, position INTEGER NOT NULL, id TEXT NOT NULL,
@@ -41,6 +41,6 @@ CREATE TABLE not_kept (
 """
 """The statements that make the tables."""
 
-_TABLES = tables_in(memory_tables)
+_TABLES = tables_in(STATEMENTS)
 PREFERENCES, ITEMS, ENTRIES, PENDING = (_TABLES[name] for name in ("preferences", "items", "entries", "pending"))
 VERDICTS, LEDGER, NOT_KEPT = (_TABLES[name] for name in ("verdicts", "ledger", "not_kept"))

@@ -55,15 +55,6 @@ class Store(Database):
         self._expired = " UNION ALL ".join(one.format(each.table) for each in self._expiring) + " LIMIT 1"
         super().__init__(path, **how)
 
-    def remove_preference(
-        self, namespace: str, preference_id: str, *, keep_texts: bool = False, quoting: int | None = None
-    ) -> None:
-        """Remove a preference with its entries, and the items nothing else holds; or keep these by their texts."""
-        row = self.preferences.row(namespace, preference_id)
-        if row is not None:
-            items = self.take_out(namespace, row, preference_id, quoting)[1]
-            self.drop_orphans(items, keep_texts=keep_texts)
-
     def take_out(
         self, namespace: str, row: int, preference_id: str, quoting: int | None = None
     ) -> tuple[int, list[int]]:
