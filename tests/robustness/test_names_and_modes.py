@@ -54,6 +54,23 @@ def test_an_argument_of_the_wrong_kind_is_an_error_of_ours(memory: EpicMemory, n
         method(memory, name)(*given)
 
 
+def test_a_full_disk_is_an_error_of_ours_and_leaves_what_was_there(
+    memory: EpicMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.file.export("before.jsonl")
+    before = Path("before.jsonl").read_bytes()
+    memory.add(["white wine"])
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left"):
+        memory.file.export("before.jsonl", overwrite=True)
+    assert Path("before.jsonl").read_bytes() == before
+    assert sorted(path.name for path in Path().iterdir()) == ["before.jsonl", "me.epic"]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no files of this kind")
 def test_what_is_no_ordinary_file_is_not_replaced(memory: EpicMemory) -> None:
     os.mkfifo("pipe")
