@@ -159,10 +159,11 @@ class Verdicts(Repository):
         self.dropped += self.delete("written < ?", before)
 
     def forget_all(self) -> None:
-        """Drop all answers."""
-        with self.db.transaction():
-            self.drop(self.total())
-        self.db.give_back()
+        """Drop all answers; a file without any is not written."""
+        if held := self.total():
+            with self.db.transaction():
+                self.drop(held)
+            self.db.give_back()
 
     def total(self) -> int:
         """Return how many verdicts are cached, in the whole file."""
