@@ -25,12 +25,12 @@ from epic_memory.runtime.effects import in_thread
 from epic_memory.steering import Mode
 from epic_memory.types import checked_k
 from epic_plugins.collection import Collection, Matches
-from epic_plugins.collection_file import CollectionFile
+from epic_plugins.collection.file import OpenCollection
 from epic_plugins.wrong_arguments import check_options, explained
 
 
 @explained(index="It makes its own: add_documents fills it.")
-class EpicVectorStore(CollectionFile, VectorStore):
+class EpicVectorStore(OpenCollection, VectorStore):
     """A vector store in one durable file, or in RAM, whose searches follow the user's preferences.
 
         store = EpicVectorStore(path="me.vectors", preferences=["I follow a strict vegan diet."])

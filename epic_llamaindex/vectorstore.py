@@ -35,14 +35,14 @@ from epic_memory.runtime.effects import Call, Effects, arun, in_thread, run
 from epic_memory.steering import Mode
 from epic_memory.types import FloatArray
 from epic_plugins.collection import Collection, holds_memory
-from epic_plugins.collection_file import CollectionFile
+from epic_plugins.collection.file import OpenCollection
 from epic_plugins.wrong_arguments import check_options, explained
 
 _ALIKE = 0.9
 
 
 @explained(index="VectorStoreIndex.from_vector_store(store, embed_model=store.embed_model) makes one over it.")
-class EpicVectorStore(CollectionFile, BasePydanticVectorStore):
+class EpicVectorStore(OpenCollection, BasePydanticVectorStore):
     """A vector store in one durable file, or in RAM, whose searches follow the user's preferences.
 
         store = EpicVectorStore(path="me.vectors", preferences=["I follow a strict vegan diet."])

@@ -11,8 +11,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_config
 from langgraph.types import interrupt
 
+from epic_learn.types import Proposal
 from epic_memory.errors import InvalidInputError
-from epic_memory.types.proposals import Proposal
 
 Asked = dict[str, Any]
 """A proposal as an agent's state holds it: what `asked_of` returns."""

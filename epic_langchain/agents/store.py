@@ -32,7 +32,7 @@ from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.steering import Mode
 from epic_memory.types.metadata import dumped_metadata
 from epic_plugins.collection import Collection, Key, Matches, Record
-from epic_plugins.collection_file import CollectionFile
+from epic_plugins.collection.file import OpenCollection
 from epic_plugins.wrong_arguments import explained
 
 PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
@@ -40,7 +40,7 @@ PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
 
 
 @explained(index="What other stores take in it are embedding= and fields= here.")
-class EpicStore(CollectionFile, BaseStore):
+class EpicStore(OpenCollection, BaseStore):
     """A store for LangGraph's agents: in one file or in RAM, searched by meaning, steered by preferences.
 
         store = EpicStore("agent.store", preferences=["I follow a strict vegan diet."])

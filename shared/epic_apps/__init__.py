@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from epic_memory.runtime.optional import imported_later
+
 if TYPE_CHECKING:
     from epic_apps.imports.importing import ImportReport, import_from
     from epic_apps.losses import why_not
@@ -19,10 +21,4 @@ _MODULES = {
     "why_not": "losses",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __dir__ = imported_later(__name__, _MODULES)

@@ -13,11 +13,11 @@ from epic_apps.cli.sources import Sources
 from epic_apps.origins import with_origin
 from epic_apps.syncing import files_without_room
 from epic_learn.credentials import holds_credential
+from epic_learn.types import plain
 from epic_memory.encoders.base import default_tau, embed
 from epic_memory.memory import EpicMemory, checked_memory
 from epic_memory.text.stems import content_stems
 from epic_memory.types import Item, checked_text
-from epic_memory.types.proposals import plain
 
 _Thing = TypeVar("_Thing")
 Stage: TypeAlias = Literal[

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from epic_apps.cli.reasons import reason
+from epic_learn.types import Proposal, plain
 from epic_memory.errors import AlreadyThereError, InvalidInputError
 from epic_memory.memory import EpicMemory
 from epic_memory.types import Preference
-from epic_memory.types.proposals import Proposal, plain
 
 MARK = "<!-- epic-memory export"
 """Beginning of each file that is written here: none of it is taken in again as a note."""

@@ -18,10 +18,10 @@ from epic_apps.mcp_memory import Memories
 from epic_apps.mcp_sdk import CALLER, RefusedError, ResourceError, Server, ToolError
 from epic_learn.credentials import holds_credential
 from epic_learn.origins import ORIGIN, SAID, origins_of_preferences, written_by
+from epic_learn.types import plain
 from epic_memory import EpicMemory, Hit, Item
 from epic_memory.context import without_tags
 from epic_memory.errors import EpicError
-from epic_memory.types.proposals import plain
 from epic_plugins.tools import Kind, Limit, Query, Replaced, Statement, Text, Words, memory_tools
 
 # Characters of a text that an assistant is given; what is longer says so.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from epic_memory.runtime.optional import imported_later
+
 if TYPE_CHECKING:
     from epic_graph.extraction.base import Extraction, Extractor, Fact, PhraseExtractor, Unextracted, entity_key
     from epic_graph.extraction.lm import LMExtractor
@@ -47,16 +49,4 @@ __all__ = [
     "entity_key",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = imported_later(__name__, _MODULES)

@@ -1,10 +1,16 @@
-"""Graph tables, as a graph fills and reads them: passages with their facts, and entities."""
+"""Graph tables in a memory's file: entities, and the facts that each passage states about them.
+
+A passage is a held item. Its row has the rows of its entities, its facts as pairs of places among these, and their
+relations; or the reason why extraction failed. An entity counts the passages that name it, and is removed with the last
+of them. Its name is the spelling of the first of them; it also counts the passages with this spelling, and with the
+last of these its name becomes its key.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -13,9 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epic_memory.errors import decoding
+from epic_memory.storage.additions import Addition
 from epic_memory.storage.codecs import deflated, inflated
-from epic_memory.storage.memory_schema import ENTITIES, PASSAGES
-from epic_memory.storage.tables.graph import OTHERWISE, Graph, entity_key_of, stored_key
+from epic_memory.storage.sqlite.tables import tables_in
+
+_STATEMENTS = """CREATE TABLE entities (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT, name TEXT, key TEXT,
+ passages INTEGER, spelt INTEGER, crc INTEGER
+);
+CREATE TABLE passages (
+ item INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE, extractor INTEGER, entities BLOB,
+ facts BLOB, relations, failure TEXT, crc INTEGER
+);
+"""
+ENTITIES, PASSAGES = (tables_in(_STATEMENTS)[name] for name in ("entities", "passages"))
+OTHERWISE = np.uint32(2**31)
+"""Number added to the row of an entity that a passage spells differently."""
 
 MOST_ENTITIES = 2**16
 """Most entities of one passage: a place among them has two bytes."""
@@ -56,8 +75,10 @@ class GraphMarks(NamedTuple):
         return GraphMarks(*map(sum, zip(self, other, strict=True)))
 
 
-class GraphTables(Graph):
-    """Repository of the graph of a memory, with all that fills and reads it."""
+class GraphTables(Addition):
+    """Repository of the graph of a memory."""
+
+    statements, table, part, is_searched = _STATEMENTS, "entities", "graph", True
 
     @property
     def begun(self) -> bool:
@@ -97,6 +118,44 @@ class GraphTables(Graph):
             )
         said.subtract(left)
         self.count_named(said)
+
+    # what leaves
+
+    def leave(self, items: Sequence[int]) -> None:
+        """Remove passages, with the entities that no other passage names, and the spellings that no other has."""
+        if items:
+            left = self.named(items)
+            self.db.connection.executemany("DELETE FROM passages WHERE item = ?", [(item,) for item in items])
+            self.count_named({entity: -count for entity, count in left.items()})
+
+    def named(self, items: Sequence[int]) -> Counter[int]:
+        """Return how many of the passages name each entity, separately for its own and for other spellings."""
+        said: Counter[int] = Counter()
+        for (entities,) in self.db.read("SELECT entities FROM passages WHERE item IN", among=items):
+            with decoding(self.db.path):
+                said.update(np.frombuffer(entities, dtype="<u4").tolist())
+        return said
+
+    def count_named(self, changes: Mapping[int, int]) -> None:
+        """Update the entities' counts of passages; remove the entities that no passage names any more."""
+        gone, named, spelt = [], Counter[int](), Counter[int]()
+        for entity, change in changes.items():
+            row = entity % int(OTHERWISE)
+            named[row] += change
+            spelt[row] += change if row == entity else 0
+        changed = [row for row in named if named[row] or spelt[row]]
+        with decoding(self.db.path):
+            for held in map(dict, self.db.rows(ENTITIES, "WHERE row IN", among=changed)):
+                held["passages"] += named[held["row"]]
+                held["spelt"] += spelt[held["row"]]
+                if held["passages"] <= 0:
+                    gone.append(int(held["row"]))
+                    continue
+                if held["spelt"] <= 0:
+                    held["name"] = entity_key_of(held["name"], held["key"])
+                    held["key"] = stored_key(held["name"], held["name"])
+                self.db.insert_changed(ENTITIES, held["row"], held)
+        self.delete_rows(gone)
 
     # reading
 
@@ -196,3 +255,16 @@ def _joined(blobs: Sequence[bytes], kind: np.dtype[Any]) -> tuple[NDArray[np.int
     if rest.any():
         raise ValueError("a blob is cut")
     return np.concatenate([[0], np.cumsum(counts)]), np.frombuffer(b"".join(blobs), dtype=kind)
+
+
+def stored_key(name: str, key: str) -> str | None:
+    """Return the column `key` of an entity: NULL for a key that its name gives."""
+    return None if key == name.casefold() else key
+
+
+def entity_key_of(name: str, stored: str | None) -> str:
+    """Return the key of an entity, by its name and its column `key`."""
+    return name.casefold() if stored is None else stored
+
+
+ADDITIONS = (GraphTables,)

@@ -22,11 +22,12 @@ from epic_learn.references import (
     takes_back,
     topic,
 )
+from epic_learn.tables import ProposalTable
+from epic_learn.types import Proposal, ProposalKind
 from epic_memory.encoders.base import Embed
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Effects
 from epic_memory.types import FloatArray
-from epic_memory.types.proposals import Proposal, ProposalKind
 
 
 @dataclass(kw_only=True, eq=False)
@@ -51,7 +52,7 @@ def by_cues(
 ) -> Effects[tuple[list[Proposal], list[Proposal]]]:
     """Return what the user's own words call for, read without a model, and what of it they take back again."""
     with session.lock:
-        waiting = session.store.proposals.of(session.namespace, "open")
+        waiting = ProposalTable(session.store).of(session.namespace, "open")
     # What this conversation itself says is read anew, and in its order.
     elsewhere = [each for each in waiting if each.text and not any(each.quote in turn.text for turn in turns)]
     said = _said(turns, known, [each.text for each in elsewhere], report)

@@ -15,6 +15,7 @@ from epic_learn.cues import CueWeights, said_at
 from epic_learn.durations import end_in_words, end_of
 from epic_learn.proposal_report import ProposalReport
 from epic_learn.references import Known, means_the_same
+from epic_learn.types import Proposal, ProposalKind, plain
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.answers import Line, Shape, letters
 from epic_memory.lm.base import LanguageModel
@@ -23,7 +24,6 @@ from epic_memory.lm.prompting import one_line, section
 from epic_memory.runtime.effects import Effects
 from epic_memory.text.language import ENGLISH, language_of
 from epic_memory.text.stems import content_stems
-from epic_memory.types.proposals import Proposal, ProposalKind, plain
 
 _MOST_TOKENS = 900
 _MOST_PROPOSALS = 12

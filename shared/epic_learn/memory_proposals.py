@@ -11,15 +11,15 @@ from epic_learn.conversations import Conversation, read_conversation
 from epic_learn.credentials import without_credentials
 from epic_learn.proposal_report import Proposals
 from epic_learn.proposals import accept, add_proposals, found_proposal, propose, reject
+from epic_learn.tables import ProposalTable, was_decided
+from epic_learn.types import Proposal, ProposalKind
 from epic_memory.errors import InvalidInputError
 from epic_memory.groups.live import Live
 from epic_memory.pipeline.reporting import areported, reported
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects, arun, in_thread, run
 from epic_memory.settings import asked_model
-from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.types import BuildReport
-from epic_memory.types.proposals import Proposal, ProposalKind
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
@@ -124,7 +124,7 @@ class MemoryProposals(Live[Proposal]):
         words = text.strip()
         said = {part for part in (words, words.rstrip(".!"), f"{words.rstrip('.!')}.") if part}
         with self._session.lock, self._session.store.reading():
-            decided = self._session.store.proposals.decided(self._session.namespace)
+            decided = ProposalTable(self._session.store).decided(self._session.namespace)
         kinds: tuple[ProposalKind, ...] = ("add_preference", "add_fact")
         return any(was_decided(Proposal(kind=kind, text=each, quote=each), decided) for kind in kinds for each in said)
 
@@ -133,7 +133,7 @@ class MemoryProposals(Live[Proposal]):
 
     def _of(self, state: Literal["open", "accepted"]) -> list[Proposal]:
         with self._session.lock, self._session.store.reading():
-            return self._session.store.proposals.of(self._session.namespace, state)
+            return ProposalTable(self._session.store).of(self._session.namespace, state)
 
     def accept(self, proposal: str | Proposal, text: str | None = None, *, progress: bool = False) -> BuildReport:
         """Put a proposal in force: add, replace or remove a preference or fact, all in one transaction.

@@ -13,26 +13,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from epic_learn.export import Portable, lines_of, put_in, take_line, vectors_of
+from epic_learn.marks import MarkTable, level_of, line_mark
 from epic_learn.never import rules_of, topics_of
+from epic_learn.tables import BARE, ProposalTable
+from epic_learn.types import Proposal, plain
 from epic_memory import EpicMemory, Preference, Settings
-from epic_memory.encoders import embed
 from epic_memory.errors import LockedError, StoreError
 from epic_memory.memory import checked_memory
-from epic_memory.pipeline.export import Portable, lines_of, take_line, write_item
 from epic_memory.pipeline.removal import forget_traces
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import run
 from epic_memory.storage.store import Contents
 from epic_memory.storage.tables.entries import verifier_number
-from epic_memory.types.digests import level_of, line_mark
-from epic_memory.types.proposals import Proposal, plain
 from epic_memory.types.validation import moment
 from epic_memory.verification import EmbeddedVerifier
 
 _SOURCE = "merge"
 _STATES = ("open", "accepted", "rejected")
-_BARE = dict.fromkeys(("text", "old", "quote", "sentence", "speaker", "conversation", "ends"), "")
-_BARE_TIMES: dict[str, Any] = {"expires": None, "said_at": None}
 _UNJUDGED = "it came from another device, and is to be verified under the preferences of this one"
 
 Line = dict[str, Any]
@@ -138,9 +136,9 @@ def _state_of(session: Session) -> tuple[State, Contents]:
                 state.conflicts[Preference(text=line["text"]).id] = _conflict(line["text"], line["old"], ends)
             elif line["kind"] in vars(state):
                 vars(state)[line["kind"]][line["id"]] = line
-        for salt, marks in store.gone.marks(session.namespace).items():
+        for salt, marks in MarkTable(store).marks(session.namespace).items():
             state.gone[salt] = set(marks)
-        for salt, marks in store.gone.marks(session.namespace, "from").items():
+        for salt, marks in MarkTable(store).marks(session.namespace, "from").items():
             state.origins[salt] = {mark[:6]: mark[6:] for mark in marks}
         return state, store.contents()
 
@@ -176,7 +174,7 @@ def join(one: State, other: State) -> State:
             del joined.proposal[key]
         elif line["state"] == "accepted" and line["text"] and plain(line["text"]) not in texts:
             # Of what is not held any more no words stay.
-            joined.proposal[key] = {**line, **_BARE, **_BARE_TIMES, "state": "rejected"}
+            joined.proposal[key] = {**line, **BARE, "state": "rejected"}
     return joined
 
 
@@ -296,22 +294,20 @@ def _written(session: Session, mine: State, joined: State, contents: Contents) -
         over[kind] = [key for key, line in before.items() if after.get(key) != line]
         for line in (line for key, line in after.items() if before.get(key) != line):
             take_line(read, line, first=False)
-    texts = dict.fromkeys(preference.text for preference in read.preferences)
-    for held, entries in read.items:
-        texts |= dict.fromkeys([held.item.searched, *(entry["instruction"] or held.item.content for entry in entries)])
-    vector_of = dict(zip(texts, embed(session.encoder, list(texts)), strict=True))
+    read.items = [each for each in read.items if each[1] or each[0].item.fact or session.reserve]
+    vector_of = vectors_of(session, read)
     with session.lock, session.store.transaction():
         if session.store.contents() != contents:
             return False
         session.mark_stale()
         _take_out(session, joined, over)
-        _put_in(session, read, vector_of)
+        put_in(session, read, vector_of)
         for key, proposal in mine.conflicts.items():
             if joined.conflicts.get(key) != proposal:
-                session.store.proposals.remove(session.namespace, proposal.id)
+                ProposalTable(session.store).remove(session.namespace, proposal.id)
         for key, proposal in joined.conflicts.items():
             if mine.conflicts.get(key) != proposal:
-                session.store.proposals.put(session.namespace, proposal, "open")
+                ProposalTable(session.store).put(session.namespace, proposal, "open")
     session.store.give_back()
     return True
 
@@ -320,33 +316,16 @@ def _take_out(session: Session, joined: State, over: dict[str, list[str]]) -> No
     """Write the marks, and remove what leaves or is written anew."""
     store, namespace = session.store, session.namespace
     for salt, marks in joined.gone.items():
-        store.gone.unite(namespace, salt, marks)
+        MarkTable(store).unite(namespace, salt, marks)
     for salt, origins in joined.origins.items():
-        store.gone.unite(namespace, salt, [mark + first for mark, first in origins.items()], "from")
+        MarkTable(store).unite(namespace, salt, [mark + first for mark, first in origins.items()], "from")
     forgotten = [key for key in over["item"] if key not in joined.item]
     forget_traces(session, forgotten, forgotten)
+    known = store.preferences.rows_of(namespace, over["preference"])
     for key in over["preference"]:
         if key not in joined.preference:
-            store.remove_preference(namespace, key, keep_texts=session.reserve > 0)
+            items = store.take_out(namespace, known[key], key)[1]
+            store.drop_orphans(items, keep_texts=session.reserve > 0)
     store.items.remove(namespace, over["item"])
     store.retry_queue.delete_ids(namespace, over["pending"])
-    store.proposals.delete_ids(namespace, over["proposal"])
-
-
-def _put_in(session: Session, read: Portable, vector_of: dict[str, Any]) -> None:
-    """Write what came, and what changed."""
-    store, namespace = session.store, session.namespace
-    known = {preference.id: row for row, preference in store.preferences.at(namespace).items()}
-    for preference in read.preferences:
-        vector, unread = vector_of[preference.text], preference.id in read.unread
-        if preference.id in known:
-            store.set_preference(namespace, preference, vector)
-            store.preferences.set_stated(namespace, preference, unread=unread)
-        else:
-            known[preference.id] = store.preferences.add(namespace, preference, vector, unread=unread)
-    for held, entries in read.items:
-        if entries or held.item.fact or session.reserve:
-            write_item(session, held, entries, vector_of, known)
-    for item, reason, under in read.pending:
-        store.retry_queue.put(namespace, item, reason, under)
-    store.proposals.import_(namespace, read.proposals)
+    ProposalTable(store).delete_ids(namespace, over["proposal"])

@@ -12,10 +12,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from epic_learn.conversations import Turn
 from epic_learn.cues import statements
+from epic_learn.types import Proposal, plain
 from epic_memory.errors import InvalidInputError
 from epic_memory.memory import EpicMemory
 from epic_memory.text.chunking import sentences
-from epic_memory.types.proposals import Proposal, plain
 from epic_memory.types.validation import checked_text, one_of, writable
 
 BACK: Final = "\x1b"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias, get_args
 
+from epic_learn.types import Proposal, plain
 from epic_memory.text.stems import words_of
-from epic_memory.types.proposals import Proposal, plain
 
 Origin: TypeAlias = Literal["user", "other", "page", "assistant", "tool"]
 """Who wrote a text: the user, another person, a page or book, an assistant, or a tool; the most trusted first."""

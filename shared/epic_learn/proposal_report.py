@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from epic_learn.types import Proposal
 from epic_memory.types import Usage
-from epic_memory.types.proposals import Proposal
 
 
 class LeftOut(NamedTuple):

@@ -12,15 +12,15 @@ from epic_learn.never import ruled_out
 from epic_learn.origins import REWORDED, fact_metadata
 from epic_learn.proposal_report import ProposalReport, Proposals
 from epic_learn.references import Known, asks_the_same, goes_against, lifts, repeats
+from epic_learn.tables import ProposalTable, was_decided
+from epic_learn.types import Proposal, plain
 from epic_memory.errors import BudgetError, InvalidInputError, UnknownProposalError
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects, run
 from epic_memory.runtime.telemetry import Progress
-from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.types import BuildReport, Item, Preference
-from epic_memory.types.proposals import Proposal, plain
 
 if TYPE_CHECKING:
     from epic_memory.lm.base import LanguageModel
@@ -40,7 +40,7 @@ def propose(
     known = _known(session)
     found, back = yield from by_cues(session, conversation.turns, known, report)
     with session.lock:
-        waiting = session.store.proposals.of(session.namespace, "open")
+        waiting = ProposalTable(session.store).of(session.namespace, "open")
     if lm is not None:
         from epic_learn.lm_proposals import proposed_by
 
@@ -53,7 +53,7 @@ def propose(
     _take_back(session, {each.id for each in back} - {each.id for each in found}, conversation.turns)
     # What waits already stays as it is, so that the same words read again change nothing.
     with session.lock:
-        waiting = session.store.proposals.of(session.namespace, "open")
+        waiting = ProposalTable(session.store).of(session.namespace, "open")
     new: list[Proposal] = []
     for each in found:
         if any(asks_the_same(each, other) or repeats(each, other) for other in waiting):
@@ -111,9 +111,9 @@ def _take_back(session: Session, back: Iterable[str], turns: Sequence[Turn]) -> 
     store, namespace = session.store, session.namespace
     with session.lock, store.transaction():
         for proposal_id in back:
-            made = store.proposals.find(namespace, proposal_id)
+            made = ProposalTable(store).find(namespace, proposal_id)
             if made is not None and any(each.place == made.turn and made.quote in each.text for each in turns):
-                store.proposals.remove(namespace, proposal_id)
+                ProposalTable(store).remove(namespace, proposal_id)
 
 
 def _later_ones(session: Session, new: Sequence[Proposal], report: ProposalReport) -> list[Proposal]:
@@ -122,7 +122,7 @@ def _later_ones(session: Session, new: Sequence[Proposal], report: ProposalRepor
     Where nothing says which came later, both wait.
     """
     with session.lock:
-        dated = [each for each in session.store.proposals.of(session.namespace, "open") if _is_dated(each)]
+        dated = [each for each in ProposalTable(session.store).of(session.namespace, "open") if _is_dated(each)]
     kept, withdrawn = [], set()
     for each in new:
         against = [other for other in dated if _is_dated(each) and goes_against(each.text, other.text)]
@@ -135,7 +135,7 @@ def _later_ones(session: Session, new: Sequence[Proposal], report: ProposalRepor
             kept.append(each)
     with session.lock, session.store.transaction():
         for proposal_id in withdrawn:
-            session.store.proposals.remove(session.namespace, proposal_id)
+            ProposalTable(session.store).remove(session.namespace, proposal_id)
     return kept
 
 
@@ -161,7 +161,7 @@ def add_proposals(session: Session, proposals: Iterable[Proposal], *, again: boo
     drop_expired(session)
     report = ProposalReport()
     with session.lock:
-        waiting = session.store.proposals.of(session.namespace, "open")
+        waiting = ProposalTable(session.store).of(session.namespace, "open")
     asked = [next((each for each in waiting if asks_the_same(each, one)), None) for one in given]
     new = [one for one, before in zip(given, asked, strict=True) if before is None]
     new = run(_allowed(session, new, report))
@@ -186,7 +186,7 @@ def keep_open(
     made: dict[str, Proposal] = {}
     try:
         with session.lock, store.transaction():
-            decided: frozenset[str | bytes] = frozenset() if again else store.proposals.decided(namespace)
+            decided: frozenset[str | bytes] = frozenset() if again else ProposalTable(store).decided(namespace)
             for proposal in found:
                 if proposal.over:
                     reason = "over already"
@@ -198,7 +198,7 @@ def keep_open(
                     reason = "said twice"
                 else:
                     made[proposal.id] = proposal
-                    store.proposals.put(namespace, proposal, "open")
+                    ProposalTable(store).put(namespace, proposal, "open")
                     continue
                 report.leave_out(proposal.turn, proposal.quote, reason)
     except BudgetError as error:
@@ -215,7 +215,7 @@ def found_proposal(session: Session, proposal: str | Proposal) -> Proposal:
     """
     key = proposal.id if isinstance(proposal, Proposal) else proposal
     with session.lock:
-        found = session.store.proposals.find(session.namespace, key)
+        found = ProposalTable(session.store).find(session.namespace, key)
     if found is None:
         raise UnknownProposalError(
             f"No open proposal has the id {key!r}: memory.proposals lists them. One of your own has to be open before"
@@ -237,10 +237,10 @@ def accept(
     accepted = proposal if text is None else replace(proposal, text=text, source=REWORDED)
 
     def mark() -> None:
-        if proposal.id in store.proposals.decided(namespace):
+        if proposal.id in ProposalTable(store).decided(namespace):
             raise UnknownProposalError(f"{str(proposal)!r} was decided in the meantime.")
-        store.proposals.remove(namespace, proposal.id)
-        store.proposals.put(namespace, accepted, "accepted")
+        ProposalTable(store).remove(namespace, proposal.id)
+        ProposalTable(store).put(namespace, accepted, "accepted")
 
     if not accepted.about_preference:
         ends, new_fact = accepted.expires_at, None
@@ -268,4 +268,4 @@ def accept(
 def reject(session: Session, proposal: Proposal) -> None:
     """Remember of a proposal, by digests alone, that it is not to be made again."""
     with session.lock, session.store.transaction():
-        session.store.proposals.put(session.namespace, proposal, "rejected")
+        ProposalTable(session.store).put(session.namespace, proposal, "rejected")

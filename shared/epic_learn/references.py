@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from epic_learn.types import Proposal, plain
 from epic_memory.preferences.parser import parse_aspects
 from epic_memory.text.stems import content_stems, stem
 from epic_memory.types import FloatArray
-from epic_memory.types.proposals import Proposal, plain
 from epic_memory.types.weights import StageWeights
 
 

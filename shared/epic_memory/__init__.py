@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from epic_memory.runtime.optional import imported_later
+
 if TYPE_CHECKING:
     from epic_memory.errors import EpicError
     from epic_memory.filters import Filter
@@ -54,9 +56,6 @@ __all__ = [
 
 # Imported when first used: `import epic_memory` costs next to nothing, and numpy only when something is done.
 _MODULES = {
-    "Aspects": "types",
-    "NotKept": "types",
-    "Expansion": "types",
     "EpicError": "errors",
     "EpicMemory": "memory",
     "Filter": "filters",
@@ -65,16 +64,4 @@ _MODULES = {
     "Settings": "settings",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(f"{__name__}.{_MODULES.get(name, 'types')}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = imported_later(__name__, dict.fromkeys(__all__, "types") | _MODULES)

@@ -20,10 +20,9 @@ from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.preferences import MemoryPreferences
 from epic_memory.pipeline.aspects import check_reader
 from epic_memory.pipeline.explain import explain, stats
-from epic_memory.pipeline.export import read_export
 from epic_memory.pipeline.ingest import retry
 from epic_memory.pipeline.judge import JUDGED_AT_ONCE, judge_batch
-from epic_memory.pipeline.opening import found_namespace, take_over, take_up
+from epic_memory.pipeline.opening import found_namespace, take_up
 from epic_memory.pipeline.removal import forget
 from epic_memory.pipeline.reporting import OnBatch, aadd_items, add_items, areported, checked_report, reported, timed
 from epic_memory.pipeline.search import checked_search, search
@@ -173,7 +172,8 @@ class EpicMemory:
         how = checked_settings(settings)
         make = partial(Store, checked_path(path), key=key_of(how.key))
         check_no_file(how)
-        begin = partial(take_over, read=(read := read_export(checked_path(export))))
+        read = optional("epic_learn.export", "read_export")(checked_path(export))
+        begin = partial(optional("epic_learn.export", "take_over"), read=read)
         memory = cls.__new__(cls)
         memory._session = session_of(how, encoder_for(encoder, read.preferences), llm, make, begin, imports=True)
         return memory

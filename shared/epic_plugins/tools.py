@@ -18,11 +18,11 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from epic_learn.credentials import holds_credential
 from epic_learn.origins import AGENT
 from epic_learn.references import means_the_same
+from epic_learn.types import Proposal, ProposalKind, plain
 from epic_memory.errors import UnknownItemError
 from epic_memory.memory import EpicMemory
 from epic_memory.runtime.batching import storable
 from epic_memory.types import Hit, Item, Preference
-from epic_memory.types.proposals import Proposal, ProposalKind, plain
 
 _logger = logging.getLogger("epic_memory.tools")
 

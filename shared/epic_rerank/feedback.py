@@ -12,6 +12,7 @@ from epic_memory.runtime.effects import in_thread
 from epic_memory.types import Hits
 from epic_memory.types.validation import one_of
 from epic_rerank.reranker import SIGNALS, LearnedReranker, feedback_event
+from epic_rerank.tables import Learnt
 
 Feedback: TypeAlias = Mapping[str, str | float]
 """Feedback of a user on hits, by the id of their item: one of `SIGNALS`, or a reward in [0, 1]."""
@@ -30,9 +31,9 @@ def reranker_of(memory: EpicMemory, *, namespace: str | None = None) -> LearnedR
     session, store = checked_memory(memory)._session, memory._session.store
     name = memory.namespace if namespace is None else namespace
     with session.lock, store.reading():
-        known, version = _read.setdefault(memory, {}), store.learnt.version(name)
+        known, version = _read.setdefault(memory, {}), Learnt(store).version(name)
         if name not in known or known[name][0] != version:
-            stored, fingerprint = store.learnt.reranker(name), memory.encoder.fingerprint
+            stored, fingerprint = Learnt(store).reranker(name), memory.encoder.fingerprint
             known[name] = (
                 version,
                 LearnedReranker(encoder=fingerprint)
@@ -53,8 +54,8 @@ def set_reranker(memory: EpicMemory, reranker: LearnedReranker) -> None:
     session, store = checked_memory(memory)._session, memory._session.store
     with session.lock, store.transaction():
         session.space()  # notices another process's encoder
-        store.learnt.forget(memory.namespace)
-        store.learnt.put(memory.namespace, reranker.as_object())
+        Learnt(store).clear(memory.namespace)
+        Learnt(store).put(memory.namespace, reranker.as_object())
 
 
 def forget(memory: EpicMemory) -> bool:
@@ -62,7 +63,7 @@ def forget(memory: EpicMemory) -> bool:
     session, store = checked_memory(memory)._session, memory._session.store
     with session.lock, store.transaction():
         session.space()
-        before = store.learnt.forget(memory.namespace)
+        before = Learnt(store).clear(memory.namespace)
     store.give_back()
     return before
 
@@ -97,9 +98,9 @@ def learn(memory: EpicMemory, hits: Hits, feedback: Feedback) -> None:
     session, store = checked_memory(memory)._session, memory._session.store
     with session.lock:
         session.space()  # notices another process's encoder
-        learnt = reranker_of(memory).learn([*store.learnt.events(memory.namespace), event])
+        learnt = reranker_of(memory).learn([*Learnt(store).events(memory.namespace), event])
         with store.transaction():
-            store.learnt.put(memory.namespace, learnt.as_object(), event)
+            Learnt(store).put(memory.namespace, learnt.as_object(), event)
 
 
 async def alearn(memory: EpicMemory, hits: Hits, feedback: Feedback) -> None:

@@ -24,10 +24,10 @@ from starlette.testclient import TestClient
 from command_line import Epic
 from epic_apps.inspect import inspect_app, run_inspect, views
 from epic_learn.memory_proposals import MemoryProposals
+from epic_learn.types import Proposal
 from epic_memory import Aspects, EpicMemory, Expansion, Item, Settings
 from epic_memory.errors import InvalidInputError
 from epic_memory.groups.preferences import MemoryPreferences
-from epic_memory.types.proposals import Proposal
 from hostile_texts import HOSTILE
 from tables import table
 

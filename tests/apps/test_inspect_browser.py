@@ -19,8 +19,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from epic_apps.cli.demo import run_demo
 from epic_apps.inspect import inspect_app
 from epic_apps.local import listening_socket
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory, Item
-from epic_memory.types.proposals import Proposal
 from lm_servers import serving
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

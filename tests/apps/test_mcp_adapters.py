@@ -17,8 +17,8 @@ from epic_apps.local import listening_socket
 from epic_apps.mcp import memory_server
 from epic_apps.mcp_memory import UserMemory
 from epic_apps.mcp_serving import PATH, http_app
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory, Item
-from epic_memory.types.proposals import Proposal
 from lm_servers import serving
 from tables import table
 

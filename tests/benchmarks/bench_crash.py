@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from common import script_options
-from crashing import Kill, Killer, killed
+from crashing import Kill, killed, killers
 
 ON_ONE_FILE = 5
 BUDGET = 150_000
@@ -23,13 +23,13 @@ BUDGET = 150_000
 def kills(folder: Path, seeds: range, count: int) -> list[Kill]:
     """So many kills, on files of their own."""
     done: list[Kill] = []
-    with Killer() as killer:
+    with killers() as workers:
         for seed in seeds:
             budget = BUDGET if seed % 4 == 3 else None
             wanted = min(ON_ONE_FILE, count - len(done))
             if wanted <= 0:
                 break
-            done += killed(killer, folder / f"{seed}.epic", seed=seed, kills=wanted, budget=budget)
+            done += killed(workers, folder / f"{seed}.epic", seed=seed, kills=wanted, budget=budget)
     return done
 
 

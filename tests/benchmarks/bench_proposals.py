@@ -18,11 +18,11 @@ from typing import Any
 
 from common import Replayed, read_jsonl
 from epic_learn import cues
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory
 from epic_memory.lm.base import Schema
 from epic_memory.lm.prompting import quoted
 from epic_memory.types import Preference
-from epic_memory.types.proposals import Proposal
 from fitting import WRITTEN
 
 UNSEEN = "turns_e.jsonl"

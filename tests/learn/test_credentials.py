@@ -6,9 +6,9 @@ import pytest
 
 from epic_learn import add_conversation
 from epic_learn.credentials import redacted
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory
 from epic_memory.lm import Completion
-from epic_memory.types.proposals import Proposal
 from labelled_sentences import labelled
 from scripted import Own
 from tables import table

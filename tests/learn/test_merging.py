@@ -70,6 +70,15 @@ def test_what_one_device_forgot_is_in_no_byte_of_the_other(path: Path, other: Pa
         assert not [text for text in (TEXTS[1][0], FACTS[0], "item-1") if text.encode() in file.read_bytes()]
 
 
+def test_a_preference_that_one_device_removed_does_not_come_back(path: Path, other: Path) -> None:
+    with EpicMemory.open(other) as memory:
+        memory.preferences.remove(PREFERENCES[0])
+    for mine, theirs in ((path, other), (other, path)):
+        with EpicMemory.open(mine) as memory:
+            merge(memory, theirs)
+            assert [each.text for each in memory.preferences] == [PREFERENCES[1]]
+
+
 def test_what_both_changed_waits_and_is_decided_once(path: Path, other: Path) -> None:
     changed = ("I avoid hotels with lifts.", "I avoid hotels with dogs.")
     for file, text in zip((path, other), changed, strict=True):

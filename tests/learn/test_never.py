@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory, Item, Preference, Settings
 from epic_memory.errors import InvalidInputError, ReadOnlyError
 from epic_memory.types import FloatArray
-from epic_memory.types.proposals import Proposal
 from helpers import Call, HashEncoder, together
 
 AVOIDS = "I avoid hotels with casinos."

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from epic_learn.onboarding import BACK, QUESTIONS, Onboarding, Question, answers, send
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory
 from epic_memory.errors import InvalidInputError
-from epic_memory.types.proposals import Proposal
 from tables import table
 
 OF = {question.id: question for question in QUESTIONS}

@@ -8,8 +8,8 @@ import pytest
 
 from epic_learn.conversations import conversation_items, read_conversation
 from epic_learn.origins import ORIGIN, SAID, least_trusted, written_by
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory, SearchOptions
-from epic_memory.types.proposals import Proposal
 from tables import table
 
 

@@ -17,10 +17,10 @@ from epic_learn.conversations import Turn
 from epic_learn.cues import statements
 from epic_learn.proposal_report import Proposals
 from epic_learn.times import stated_end
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory, Preference, Settings
 from epic_memory.errors import InvalidInputError, LMUnavailableError, ReadOnlyError, UnknownProposalError
 from epic_memory.lm import Completion
-from epic_memory.types.proposals import Proposal
 from epic_plugins.tools import memory_tools
 from labelled_sentences import labelled
 from scripted import Own

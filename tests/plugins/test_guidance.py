@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from epic_memory.errors import InvalidInputError
-from epic_memory.storage.tables.collections import Key
 from epic_memory.types import Stance
 from epic_plugins.metadata import keys_of_guidance
+from epic_plugins.tables import Key
 from tables import table
 
 SUITS = {"instruction": "Serve it.", "stance": "supports"}

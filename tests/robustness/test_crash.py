@@ -1,4 +1,4 @@
-"""What a memory survives: kill -9, a full disk, a file that goes away, another writer, a clock that goes backwards."""
+"""What a memory survives: kill -9, a full disk, a file that goes away, another writer."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import helpers
-from crashing import TOPICS, Kill, Killer, Model, killed, opened
+from crashing import TOPICS, Kill, Model, killed, killers, opened
 from crashing import content_of as content
-from epic_memory import EpicMemory, Item, SearchOptions, Settings
+from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import EpicError, ReadOnlyError, StoreError
 from epic_memory.storage.sqlite.files import SIDE_FILES
 from epic_memory.types import Preference
-from helpers import Clock
 
 pytestmark = pytest.mark.usefixtures("locking")
 
@@ -88,12 +85,12 @@ writes = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 def kills(seed: int, folder: Path) -> list[Kill]:
     """Twenty kills on four files, one of them without a light tier, one with a byte budget."""
     done: list[Kill] = []
-    with Killer() as killer:
+    with killers() as workers:
         for number in range(4):
             place = folder / f"{seed}-{number}"
             place.mkdir()
             options = {2: {"reserve": 0}, 3: {"budget": 150_000}}.get(number, {})
-            done += killed(killer, place / "me.epic", seed=10 * seed + number, kills=5, **options)
+            done += killed(workers, place / "me.epic", seed=10 * seed + number, kills=5, **options)
     return done
 
 
@@ -422,62 +419,3 @@ def test_two_processes_that_write_at_once_both_have_all_of_it(path: Path, tmp_pa
         assert found(memory) == {key for key, (_, entries) in expected["items"].items() if entries}
         assert memory.file.verify() > 0
     assert side_files(path) == []
-
-
-# the clock
-
-
-# The last one lies before the year in which computers begin to count.
-BACK = pytest.mark.parametrize("back", [1.0, 1_900_000_000.0])
-
-
-@BACK
-def test_a_preference_that_expired_counts_again_when_the_clock_goes_back(path: Path, clock: Clock, back: float) -> None:
-    ends = datetime.fromtimestamp(clock.now, timezone.utc)
-    passing = Preference(text="I like trains number 8", expires_at=ends)
-    clock.now -= back
-    with opened(path, [PREFERENCES[0], passing]) as memory:
-        memory.add(items(0, 20))
-        with_it = found(memory)
-        clock.now += 2 * back
-        assert [p.text for p in memory.preferences] == [PREFERENCES[0]]
-        without = found(memory)
-        assert without < with_it
-        clock.now -= 2 * back
-        # Whether it has expired is decided anew when the file is read.
-        assert found(memory) in (with_it, without)
-    with opened(path) as again:
-        assert len(again.preferences) == 2
-        assert found(again) == with_it
-        clock.now += 2 * back
-        again.add(items(500, 2))
-        clock.now -= 2 * back
-        # A change has removed it: it does not come back.
-        assert [p.text for p in again.preferences] == [PREFERENCES[0]]
-        assert again.file.verify() > 0
-
-
-@BACK
-def test_what_is_written_after_the_clock_went_back_is_held_and_counted(
-    path: Path, tmp_path: Path, clock: Clock, back: float
-) -> None:
-    with opened(path, PREFERENCES) as memory:
-        memory.add(items(0, 10))
-        early = found(memory)
-        clock.now -= back
-        memory.add(items(10, 10))
-        late = found(memory)
-        assert early < late
-        memory.preferences.add("I like kites number 4")
-        memory.preferences.replace("I like kites number 4", "I like rivers number 4")
-        memory.file.not_kept()
-        for item_id in late:
-            added = {entry.added for entry in memory.explain(item_id).entries}
-            assert added <= {clock.now, int(clock.now), clock.now + back}
-    with opened(path) as again:
-        assert found(again) == late
-        assert again.file.verify() > 0
-        again.file.export(tmp_path / "export.jsonl")
-    how: Any = {"encoder": again.encoder, "settings": Settings(verifier=again.verifier)}
-    with EpicMemory.restore(tmp_path / "export.jsonl", tmp_path / "imported.epic", **how) as imported:
-        assert found(imported) == late

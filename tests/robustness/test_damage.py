@@ -15,7 +15,7 @@ import pytest
 
 from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings
 from epic_memory.errors import DamagedError, EpicError, LMUnavailableError, StoreError
-from epic_memory.storage.memory_schema import TABLES
+from epic_memory.storage.additions import memory_schema
 from epic_memory.storage.sqlite.locking import sqlite_errors
 from epic_memory.storage.sqlite.tables import Table
 from epic_memory.types import Stance
@@ -68,7 +68,11 @@ def sound(tmp_path_factory: pytest.TempPathFactory, locking: None) -> Path:
         made.add([Record(id=f"{n}", text=f"{texts[n]} of the store", metadata={"n": n}) for n in range(9)])
         made.add([Record(id="by its keys", text=_LONG, keys=keys)])
     with closing(sqlite3.connect(path)) as db:
-        empty = {table.name for table in TABLES if not db.execute(f"SELECT 1 FROM {table.name}").fetchall()}
+        empty = {
+            table.name
+            for table in memory_schema().tables.values()
+            if not db.execute(f"SELECT 1 FROM {table.name}").fetchall()
+        }
     assert empty == {"entities", "passages"}  # a graph is damaged in its own tests
     return path
 
@@ -153,7 +157,7 @@ def contents_of(path: Path | None) -> list[Any]:
     """Every row of every table: what is said to be right has to be right to the last byte."""
     contents = []
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro" if path else "", uri=True)) as db:
-        for table in TABLES:
+        for table in memory_schema().tables.values():
             # The numbers of other rows are known to nobody.
             numbered = table.name in ("preferences", "items", "entries")
             names = [name for name in table.columns if name != "row" or numbered]
@@ -400,7 +404,9 @@ def test_rows_that_nobody_wrote_are_noticed_on_opening(copy: Path, statements: l
     refused(copy, "is damaged", DamagedError)
 
 
-COLUMNS = [(table.name, column) for table in TABLES for column in (*table.checked, *table.texts)]
+COLUMNS = [
+    (table.name, column) for table in memory_schema().tables.values() for column in (*table.checked, *table.texts)
+]
 COLUMNS += [(name, "row") for name in ("preferences", "items", "entries")]
 
 
@@ -458,7 +464,7 @@ def test_a_column_that_is_changed_is_noticed(examiner: Examiner, copy: Path, cha
 
 
 @not_locked  # who forges a locked file has its key, and what is forged is read by the same code
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", memory_schema().tables.values(), ids=lambda table: table.name)
 def test_a_forged_value_raises_an_error_of_ours_if_any(copy: Path, table: Table) -> None:
     """The checksums are right, as no damage leaves them: `look` lets no other error through."""
     sound = copy.read_bytes()

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sqlite3
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from epic_memory.errors import DuplicatePreferenceError, RetryQueueFullError, Un
 from epic_memory.types import Alignment, BuildReport, Candidate, FloatArray
 from epic_memory.types.verdicts import combined
 from epic_memory.verification import EmbeddedVerifier
-from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, keep, method, settled
+from helpers import Answering, FakeVerifier, HashEncoder, KeepAll, Raising, UndecidedAll, method, settled
 
 WORDS = ["wine", "train", "garden", "cheese", "lamp", "violin", "desert", "harbour"]
 WINE, TRAIN, GARDEN = "red wine", "night train", "green garden"
@@ -422,52 +422,3 @@ def test_items_undecided_under_the_new_preference_wait_and_are_right_after_a_ret
         assert final["pending"] == {}
         assert {(HELD[2], garden), (HELD[4], garden)} <= final["entries"].keys()
         assert_as_fresh(memory, preferences)
-
-
-@changes
-def test_a_verifier_that_raises_leaves_the_rest_waiting(path: Path, name: str) -> None:
-    change, preferences, options = CHANGES[name]
-    with held_memory(path, **options) as memory:
-        memory.verifier = Raising(OSError("gone"), after=1)
-        report = change(memory)
-        assert (report.kept, report.undecided) == (1, 1)
-        memory.retry()
-        assert_as_fresh(memory, preferences)
-
-
-def test_removing_a_preference_lets_nothing_wait_for_it(path: Path) -> None:
-    with EpicMemory.open(path, [WINE, TRAIN], encoder=encoder(), settings=Settings(verifier=UndecidedAll())) as memory:
-        memory.add(items_of("red wine", "red wine on the night train", "night train"))
-        memory.preferences.remove(WINE)
-        memory.verifier = verifier = KeepAll()
-        memory.retry()
-        assert all(preferences == (TRAIN,) for _, preferences in verifier.asked)
-        assert {hit.text for hit in memory.search("wine, night train", 9) if hit.entries} == {
-            "red wine on the night train",
-            "night train",
-        }
-        # What waited for it alone stays for its text, as in a memory that never had this preference.
-        assert_as_fresh(memory, [TRAIN])
-
-
-async def test_a_cancelled_change_changes_nothing(path: Path) -> None:
-    class Slow(KeepAll):
-        async def averify(self, candidates: Sequence[Candidate]) -> AsyncIterator[Verdict]:
-            started.set()
-            await asyncio.Event().wait()
-            yield keep(candidates[0])
-
-    started = asyncio.Event()
-    memory = held_memory(path)
-    before = state_of(memory)
-    memory.verifier = Slow()
-    change = asyncio.ensure_future(memory.preferences.areplace(WINE, GARDEN))
-    await started.wait()
-    change.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await change
-    assert state_of(memory) == before
-    memory.verifier = KeepAll()
-    await memory.preferences.areplace(WINE, GARDEN)
-    assert_as_fresh(memory, [GARDEN, TRAIN])
-    memory.close()

@@ -204,28 +204,6 @@ def test_what_was_committed_before_an_interruption_stays(path: Path, error: type
         assert alike(seen(graph), seen(anew(graph)))
 
 
-async def test_a_cancelled_call_leaves_what_was_committed() -> None:
-    class Waiting(Marked):
-        async def astream(self, texts: Any) -> Any:
-            for place, answer in self.answers(texts):
-                if place == 2:
-                    reached.set()
-                    await asyncio.sleep(600)
-                yield place, answer
-
-    reached = asyncio.Event()
-    graph = made(extractor=Waiting())
-    task = asyncio.ensure_future(graph.aadd(PEOPLE))
-    await reached.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert graph.counts()["passages"] == 2
-    assert graph.counts()["outside"] == 3
-    graph.extractor = Marked()
-    assert (await graph.aupdate()).passages == 3
-
-
 # bad input
 
 

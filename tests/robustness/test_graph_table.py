@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from test_budget import Quoting, Watch, watch
 
-import helpers
 from epic_graph import Unextracted
 from epic_memory import EpicMemory, Item
 from epic_memory.errors import DamagedError, StoreError
-from epic_memory.storage.sqlite import tables
 from forging import forge
 from graph_helpers import (
     PEOPLE,
@@ -34,18 +24,15 @@ from graph_helpers import (
     Marked,
     Saying,
     again,
-    alike,
     exactly,
     found,
     made,
     recounted,
-    seen,
 )
 from helpers import HashEncoder, KeepAll, settled
 
 __all__ = ["watch"]
 
-forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked and killed")
 PLAIN: dict[str, Any] = {"encoder": HashEncoder(256), "verifier": KeepAll(), "tau": 0.1}
 
 
@@ -160,90 +147,6 @@ def test_forged_rows_are_an_error_of_ours_or_do_no_harm(
                 call()
             except DamagedError:
                 continue
-
-
-@settings(max_examples=40)
-@given(seed=st.integers(0, 2**32))
-def test_any_byte_may_be_wrong(sound: Path, tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    path = tmp_path_factory.mktemp("bytes") / "me.epic"
-    data = bytearray(sound.read_bytes())
-    generator = random.Random(seed)
-    for _ in range(generator.choice((1, 3, 40))):
-        data[generator.randrange(100, len(data))] = generator.randrange(256)
-    path.write_bytes(data)
-    with again(sound, read_only=True) as graph:
-        right = exactly(graph)
-    try:
-        with again(path, read_only=True) as graph:
-            assert exactly(graph) == right
-    except StoreError:
-        pass
-
-
-def test_a_file_may_get_its_graph_while_another_opens_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with EpicMemory.open(path, [WINE], **settled(**PLAIN)) as memory:
-        memory.add(PEOPLE)
-    check, todo = tables.Schema.check_version, [1]
-
-    def meanwhile(self: tables.Schema, db: sqlite3.Connection, place: Path | None) -> int:
-        version = check(self, db, place)
-        if todo and not db.in_transaction:
-            todo.clear()
-            with again(path) as graph:
-                graph.update()
-        return version
-
-    monkeypatch.setattr(tables.Schema, "check_version", meanwhile)
-    with EpicMemory.open(path, **settled(**PLAIN)) as memory:
-        assert not todo
-        memory.forget("oscar")
-        assert memory.file.verify() > 0
-    recounted(path)
-
-
-# kills
-
-WORK = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from epic_memory import Item
-from graph_helpers import again
-with again(sys.argv[2]) as graph:
-    print("begun", flush=True)
-    for number in range(int(sys.argv[3]), 10_000):
-        graph.add([Item(id=f"i{number % 40}", text=f"[Oscar Reed] drinks red wine in [Town {number % 13}] {number}")])
-        if number % 3 == 0:
-            graph.memory.forget(f"i{number % 40}")
-        if number % 7 == 0:
-            graph.reextract()
-"""
-
-
-@forking
-def test_a_kill_at_any_moment_leaves_a_graph_that_is_right(path: Path) -> None:
-    generator = random.Random(7)
-    with made(path) as graph:
-        graph.add(PEOPLE)
-    for round_number in range(4):
-        worker = subprocess.Popen(
-            [sys.executable, "-c", WORK, str(Path(helpers.__file__).parent), str(path), str(1000 * round_number)],
-            stdout=subprocess.PIPE,
-        )
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == b"begun\n"
-        time.sleep(generator.uniform(0.02, 0.3))
-        worker.send_signal(signal.SIGKILL)
-        worker.wait()
-        worker.stdout.close()
-        with again(path) as graph:
-            assert graph.memory.file.verify() > 0
-            recounted(path)
-            assert {item.id for item in PEOPLE} <= {item.id for item in graph.memory.items()}
-            graph.update()
-            assert graph.counts()["outside"] == 0
-            fresh = made(None, graph.memory.preferences)
-            fresh.add(graph.memory.items())
-            assert alike(seen(graph), seen(fresh))
 
 
 # a budget

@@ -19,7 +19,7 @@ import pytest
 from epic_memory import EpicMemory, Settings
 from epic_memory.encoders import encoder_of
 from epic_memory.errors import InvalidInputError, MemoryClosedError, StoreError
-from epic_memory.storage.memory_schema import MEMORY
+from epic_memory.storage.additions import memory_schema
 from epic_memory.storage.store import Store
 from epic_scale import LeaseError, MemoryPool
 from epic_scale.roots import name_of
@@ -534,8 +534,8 @@ def test_an_older_file_is_migrated_by_the_first_turn_that_writes(
 ) -> None:
     fill(pool_of(), "ann")
     migrated: list[int] = []
-    newer = replace(MEMORY, migrations=(*MEMORY.migrations, lambda db: migrated.append(1)))
-    monkeypatch.setattr(Store, "schema", newer)
+    newer = replace(memory_schema(), migrations=(lambda db: migrated.append(1),))
+    monkeypatch.setattr(Store, "make_schema", staticmethod(lambda: newer))
     pool = pool_of()
     with pytest.raises(StoreError, match="older epic-memory"):
         texts(pool, "ann")

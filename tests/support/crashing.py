@@ -1,11 +1,11 @@
 """A memory whose process is killed: what a worker does to it, what it has to hold then, and what it does hold.
 
-    with Killer() as killer:
-        for kill in killed(killer, folder / "me.epic", seed=1, kills=5):
+    with killers() as workers:
+        for kill in killed(workers, folder / "me.epic", seed=1, kills=5):
             assert not kill.failure, kill
 
-A `Killer` is a process that forks workers and kills them, each at a moment of its own. What a worker does follows from
-a seed and from what the memory held before, so that `Model` can tell what the memory has to hold after each operation.
+Each worker is killed at a moment of its own. What it does follows from a seed and from what the memory held before, so
+that `Model` can tell what the memory has to hold after each operation.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import StoreError
 from epic_memory.runtime import batching as intake
@@ -36,7 +36,6 @@ from epic_memory.storage.sqlite.files import SIDE_FILES
 from epic_memory.types import Alignment, Candidate, Decision, FloatArray, Verdict
 from epic_memory.types.digests import item_digest
 from epic_memory.types.metadata import dumped_metadata
-from epic_memory.types.proposals import Proposal
 from helpers import FakeVerifier, settled
 
 TOPICS = ("tea", "trains", "gardens", "chess", "bread", "rivers", "clocks", "kites")
@@ -218,44 +217,33 @@ def _text(chance: random.Random, model: Model, item_id: str) -> str:
 # doing it, until killed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a worker does, and when it is killed.
-
-    Attributes:
-        preferences, texts: What the memory holds before.
-        begun: The worker is killed once it has begun so many operations,
-        delay: and so many seconds later.
-    """
-
-    path: str
-    seed: int
-    preferences: Sequence[str]
-    texts: dict[str, str]
-    budget: int | None
-    reserve: int | None
-    begun: int
-    delay: float
-
-
 def opened(path: str | Path, preferences: Sequence[str] | None = None, **options: Any) -> EpicMemory:
     """A memory with the encoder and the verifier of the workers."""
     return EpicMemory.open(path, preferences, encoder=TopicEncoder(), **settled(verifier=Judge(), **options))
 
 
-def work(plan: Plan, told: int) -> None:
-    """Do what a plan says, without end; told is a pipe that hears what is begun, and what is done."""
+def work(
+    path: str, seed: int, preferences: list[str], texts: dict[str, str], budget: int | None, reserve: int | None
+) -> None:
+    """Write into a memory that holds some preferences and texts, without end; say what is begun, and what is done."""
+    try:
+        _work(path, seed, Model(tuple(preferences), texts, light=reserve != 0), budget=budget, reserve=reserve)
+    except BaseException:
+        tell("error " + json.dumps(traceback.format_exc())[-3000:])
 
-    def tell(line: str) -> None:
-        os.write(told, f"{line}\n".encode())
+
+def tell(line: str) -> None:
+    os.write(1, f"{line}\n".encode())
+
+
+def _work(path: str, seed: int, model: Model, **options: Any) -> None:
 
     # A batch of a stream is one change, however slow the machine.
     portions._MOMENT = 3600.0
     intake._BATCH = _BATCH
-    memory = opened(plan.path, plan.preferences, budget=plan.budget, reserve=plan.reserve)
+    memory = opened(path, model.preferences, **options)
     tell("opened")
-    model = Model(tuple(plan.preferences), plan.texts, light=plan.reserve != 0)
-    coming = operations(plan.seed, model)
+    coming = operations(seed, model)
     current = next(coming)
 
     def stream() -> Iterator[Item]:
@@ -292,59 +280,6 @@ def work(plan: Plan, told: int) -> None:
         tell(f"begin {current.kind}")
 
 
-def serve() -> None:
-    """Fork a worker for each plan that is read, kill it when it is time, and say what it told."""
-    for line in sys.stdin:
-        plan = Plan(**json.loads(line))
-        heard, told = os.pipe()
-        worker = os.fork()
-        if worker == 0:
-            os.close(heard)
-            try:
-                work(plan, told)
-            except BaseException:
-                os.write(told, ("error " + json.dumps(traceback.format_exc())[-3000:] + "\n").encode())
-            os._exit(1)
-        os.close(told)
-        told_lines = b""
-        with os.fdopen(heard, "rb") as pipe:
-            while told_lines.count(b"begin") < plan.begun and (part := os.read(pipe.fileno(), 4096)):
-                told_lines += part
-            time.sleep(plan.delay)
-            os.kill(worker, signal.SIGKILL)
-            told_lines += pipe.read()
-        os.waitpid(worker, 0)
-        print(json.dumps(told_lines.decode().splitlines()), flush=True)
-
-
-class Killer:
-    """A process of its own that runs workers and kills them."""
-
-    def __enter__(self) -> Killer:
-        here = str(Path(__file__).resolve().parent)
-        command = f"import sys; sys.path.insert(0, {here!r}); import crashing; crashing.serve()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        return self
-
-    def run(self, plan: Plan) -> list[str]:
-        """Run a worker until it is killed; what it told."""
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps(vars(plan)) + "\n")
-        self._process.stdin.flush()
-        told: list[str] = json.loads(self._process.stdout.readline())
-        return told
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-        self._process.stdout.close()
-
-
 # what is left
 
 
@@ -367,7 +302,7 @@ class Kill:
 
 
 def killed(
-    killer: Killer, path: Path, *, seed: int, kills: int, budget: int | None = None, reserve: int | None = None
+    workers: Workers, path: Path, *, seed: int, kills: int, budget: int | None = None, reserve: int | None = None
 ) -> Iterator[Kill]:
     """Kill workers on one file, one after the other, and look at what each left."""
     chance = random.Random(seed)
@@ -375,21 +310,14 @@ def killed(
     model = Model(preferences, light=reserve != 0)
     for number in range(kills):
         begun = chance.choice([0, *range(1, 25)])
-        plan = Plan(
-            path=str(path),
-            seed=seed * 1000 + number,
-            preferences=model.preferences,
-            texts=model.texts,
-            budget=budget,
-            reserve=reserve,
-            begun=begun,
-            delay=chance.uniform(0.0, 0.012 if begun else 0.03),
-        )
-        told = killer.run(plan)
+        given = (str(path), seed * 1000 + number, model.preferences, model.texts, budget, reserve)
+        delay = chance.uniform(0.0, 0.012 if begun else 0.03)
+        # It says that it has opened the file, then of each operation that it has begun, and that it is done.
+        told = workers.run(*given, killed_after=delay, lines=2 * begun)
         started = [line.split()[1] for line in told if line.startswith("begin")]
         acknowledged = told.count("done")
         journal = Path(f"{path}-journal").exists()
-        coming = operations(plan.seed, model)
+        coming = operations(given[1], model)
         for _ in range(acknowledged):
             model = model.after(next(coming))
         under_way = next(coming) if len(started) > acknowledged else Operation("compact")
@@ -400,7 +328,7 @@ def killed(
             except Exception:
                 failure = traceback.format_exc()
         yield Kill(
-            seed=plan.seed,
+            seed=given[1],
             during=started[-1] if len(started) > acknowledged else "open",
             acknowledged=acknowledged,
             journal=journal,
@@ -503,7 +431,7 @@ def _assert_one_file(path: Path) -> None:
     assert not [suffix for suffix in SIDE_FILES if Path(f"{path}{suffix}").exists()], "a side file is left"
 
 
-# workers of other tests
+# a process that forks workers
 
 _FORKING = """
 import json, os, sys
@@ -535,8 +463,8 @@ class Workers:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         return self
 
-    def run(self, *given: object, killed_after: float | None = None) -> list[str]:
-        """Have a worker work, and kill it so many seconds after its first line; what it printed."""
+    def run(self, *given: object, killed_after: float | None = None, lines: int = 1) -> list[str]:
+        """Have a worker work, and kill it so many seconds after it has printed some lines; what it printed."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps(given) + "\n")
         self._process.stdin.flush()
@@ -547,7 +475,7 @@ class Workers:
                 pid = int(line.removeprefix("pid "))
             else:
                 said.append(line)
-            if killed_after is not None and pid and said:
+            if killed_after is not None and pid and len(said) >= lines:
                 time.sleep(killed_after)
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -559,3 +487,10 @@ class Workers:
         self._process.stdin.close()
         self._process.wait(timeout=60)
         self._process.stdout.close()
+
+
+def killers() -> Workers:
+    """Workers that write into a memory, to be killed."""
+    return Workers(
+        f"import sys; sys.path.insert(0, {str(Path(__file__).resolve().parent)!r})\nfrom crashing import work"
+    )

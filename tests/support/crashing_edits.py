@@ -20,10 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from epic_learn.tables import ProposalTable
+from epic_learn.types import Proposal
 from epic_memory import EpicMemory, Item, SearchOptions, Settings
 from epic_memory.encoders import default_encoder
 from epic_memory.storage.sqlite.files import SIDE_FILES
-from epic_memory.types.proposals import Proposal
 
 Write = Callable[[EpicMemory], object]
 _RANDOM_KILLS = 6
@@ -78,7 +79,7 @@ def prepare(path: Path, budget: str | None) -> None:
         session = memory._session
         with session.lock, session.store.transaction():
             for proposal in WAITING.values():
-                session.store.proposals.put(session.namespace, proposal, "open")
+                ProposalTable(session.store).put(session.namespace, proposal, "open")
 
 
 def state_of(memory: EpicMemory, *, evicting: bool) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def state_of(memory: EpicMemory, *, evicting: bool) -> dict[str, Any]:
         "preferences": [preference.text for preference in memory.preferences],
         "open": sorted(proposal.id for proposal in memory.proposals),
         "accepted": sorted((each.id, each.text, each.quote) for each in memory.proposals.accepted()),
-        "decided": sorted(map(str, session.store.proposals.decided(session.namespace))),
+        "decided": sorted(map(str, ProposalTable(session.store).decided(session.namespace))),
         "edits": [(edit.kind, edit.item.text, edit.old and edit.old.text) for edit in memory.facts.edits()],
     }
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from epic_learn.marks import level_of, line_mark, mark_of
 from epic_learn.merging import State, join, merge
 from epic_memory import EpicMemory, Item, Preference
-from epic_memory.types.digests import level_of, line_mark, mark_of
 
 Step: TypeAlias = "tuple[int, str, int, int]"
 """Device, what is done, to which thing, in which version."""

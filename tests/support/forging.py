@@ -6,16 +6,16 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from epic_memory.storage import memory_schema as schema
+from epic_memory.storage.additions import memory_schema
 from epic_memory.storage.codecs import checksum
 
 
 def forge(path: Path, statement: str, *values: object) -> None:
     """Change a memory's file by a statement, and make all checksums and sums right."""
     with closing(sqlite3.connect(path)) as connection:
-        schema.MEMORY.keep_sums(connection)
+        memory_schema().keep_sums(connection)
         connection.execute(statement, values)
-        for table in schema.TABLES:
+        for table in memory_schema().tables.values():
             row = "row" if table.numbered else table.checked[0]
             for column, covered in (("crc", table.checked), ("text_crc", table.texts)):
                 if covered:
@@ -25,4 +25,4 @@ def forge(path: Path, statement: str, *values: object) -> None:
                         if stored != right:
                             connection.execute(f"UPDATE {table.name} SET {column} = ? WHERE {row} IS ?", (right, key))
         connection.commit()
-        schema.MEMORY.check_sums(connection, path)
+        memory_schema().check_sums(connection, path)

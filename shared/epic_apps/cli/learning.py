@@ -15,10 +15,9 @@ from epic_memory.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from epic_learn.onboarding import Question
+    from epic_learn.types import Edit, Proposal
     from epic_memory.memory import EpicMemory
     from epic_memory.types import Item
-    from epic_memory.types.edits import Edit
-    from epic_memory.types.proposals import Proposal
 
 
 def onboard(

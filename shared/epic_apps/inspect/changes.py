@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from epic_apps.inspect.words import shown
+from epic_learn.types import Proposal
 from epic_memory import Aspects, EpicMemory, Expansion
 from epic_memory.errors import InvalidInputError, UnknownItemError
-from epic_memory.types.proposals import Proposal
 
 Form: TypeAlias = dict[str, str]
 

@@ -12,10 +12,10 @@ from markupsafe import Markup, escape
 from epic_apps.cli import reasons
 from epic_apps.cli.printing import visible
 from epic_learn.origins import place_of, written_by
+from epic_learn.types import Proposal
 from epic_memory import MemoryEntry, NotKept, Stance
 from epic_memory.text.language import ENGLISH
 from epic_memory.text.translations import translated
-from epic_memory.types.proposals import Proposal
 from epic_memory.types.validation import moment
 
 Say: TypeAlias = Callable[[str], Markup]

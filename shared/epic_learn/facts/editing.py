@@ -15,6 +15,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from epic_learn.facts.matching import matched
+from epic_learn.tables import EditTable, ProposalTable, was_decided
+from epic_learn.types import Edit, EditKind, Proposal, plain
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import BudgetError, InvalidInputError
 from epic_memory.pipeline.eviction import make_room
@@ -23,12 +25,9 @@ from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects
 from epic_memory.storage.namespace import CommittedRows, Namespace
-from epic_memory.storage.tables.proposals import was_decided
 from epic_memory.types import BuildReport, FloatArray, Item
-from epic_memory.types.edits import Edit, EditKind
 from epic_memory.types.items import QUESTIONS
 from epic_memory.types.metadata import dumped_metadata
-from epic_memory.types.proposals import Proposal, plain
 from epic_memory.types.validation import checked_moment
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def change_fact(session: Session, fact: Item | None, old: str, also: Callable[[]
         also()
         # No words stay that no fact has, and that nobody could ask to forget.
         still = {plain(held.item.text) for held in known}
-        session.store.proposals.withdraw(session.namespace, [each for each in unheld if plain(each) not in still])
+        ProposalTable(session.store).withdraw(session.namespace, [each for each in unheld if plain(each) not in still])
 
 
 def _check_number(known: Sequence[_Held]) -> None:
@@ -249,7 +248,7 @@ def _applied(session: Session, edit: Edit, vector: FloatArray, known: list[_Held
         store.items.remove(namespace, [gone.item.id], marked=marked)
         known.remove(gone)
         if edit.kind == "end" or plain(gone.item.text) != plain(edit.item.text):
-            store.proposals.withdraw(namespace, [gone.item.text])
+            ProposalTable(store).withdraw(namespace, [gone.item.text])
     if edit.kind != "end":
         found = store.items.known(namespace, [edit.item.id]).get(edit.item.id)
         if found is not None:
@@ -259,16 +258,16 @@ def _applied(session: Session, edit: Edit, vector: FloatArray, known: list[_Held
         rows.texts.append(store.items.put_all(namespace, [edit.item], vector[None]))
         known.append(_Held(row=rows.texts[-1].rows[0], item=edit.item, vector=vector))
     edit = replace(edit, at=time.time())
-    return replace(edit, id=store.edits.put(namespace, edit))
+    return replace(edit, id=EditTable(store).put(namespace, edit))
 
 
 def _propose(session: Session, proposal: Proposal | None) -> None:
     """Keep a proposal as open, unless it is open already or was decided before."""
     store, namespace = session.store, session.namespace
-    if proposal is None or was_decided(proposal, store.proposals.decided(namespace)):
+    if proposal is None or was_decided(proposal, ProposalTable(store).decided(namespace)):
         return
-    if store.proposals.find(namespace, proposal.id) is None:
-        store.proposals.put(namespace, proposal, "open")
+    if ProposalTable(store).find(namespace, proposal.id) is None:
+        ProposalTable(store).put(namespace, proposal, "open")
 
 
 def _decided(item: Item, known: Sequence[_Held]) -> tuple[Edit, Proposal | None]:

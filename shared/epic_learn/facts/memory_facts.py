@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from epic_learn.facts.editing import facts_of, made_fact
+from epic_learn.tables import EditTable, ProposalTable
+from epic_learn.types import Edit, plain
 from epic_memory.encoders.base import Embed
 from epic_memory.errors import UnknownItemError
 from epic_memory.groups.live import Live
@@ -15,8 +17,6 @@ from epic_memory.pipeline.reporting import aadd_items, add_items
 from epic_memory.pipeline.session import Session
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.types import BuildReport, FloatArray, Item
-from epic_memory.types.edits import Edit
-from epic_memory.types.proposals import plain
 
 
 class MemoryFacts(Live[Item]):
@@ -74,7 +74,7 @@ class MemoryFacts(Live[Item]):
     def edits(self) -> list[Edit]:
         """Return what adding facts did, newest first: the last hundred, or fewer under a byte budget."""
         with self._session.lock, self._session.store.reading():
-            return self._session.store.edits.all(self._session.namespace)
+            return EditTable(self._session.store).all(self._session.namespace)
 
     def undo(self, edit: Edit | int) -> Edit:
         """Take an edit of facts back: what it added goes, what it replaced or ended is held again.
@@ -109,9 +109,9 @@ def _undo(session: Session, number: int) -> Effects[Edit]:
         for item, vector in zip(olds, vectors, strict=True):
             if store.items.row(namespace, item.id) is None:
                 store.items.put_all(namespace, [item], vector[None])
-        store.edits.delete_rows([number])
+        EditTable(store).delete_rows([number])
         if plain(edit.item.text) not in {plain(item.text) for item in olds if item.fact} or edit.kind == "end":
-            store.proposals.withdraw(namespace, [edit.item.text])
+            ProposalTable(store).withdraw(namespace, [edit.item.text])
     if edit.displaced is not None:
         # It is in the light tier: to an item without entries all preferences are new.
         yield from catch_up(session, encoder, [edit.displaced], vectors[-1:], [], set(), BuildReport(), Clock())
@@ -119,7 +119,7 @@ def _undo(session: Session, number: int) -> Effects[Edit]:
 
 
 def _checked(session: Session, number: int) -> Edit:
-    edits = session.store.edits.all(session.namespace)
+    edits = EditTable(session.store).all(session.namespace)
     edit = next((edit for edit in edits if edit.id == number), None)
     if edit is None:
         raise UnknownItemError(f"There is no edit {number!r}: see memory.facts.edits(), `epic facts FILE --history`.")

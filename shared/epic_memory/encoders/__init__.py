@@ -7,6 +7,7 @@ from epic_memory.encoders.by_name import encoder_of
 from epic_memory.encoders.minilm import MiniLMEncoder
 from epic_memory.encoders.sentence_transformers import SentenceTransformerEncoder
 from epic_memory.encoders.static import StaticEncoder, default_encoder
+from epic_memory.runtime.optional import imported_later
 
 if TYPE_CHECKING:
     from epic_memory.encoders.ollama import OllamaEncoder
@@ -23,10 +24,4 @@ __all__ = [
     "encoder_of",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name != "OllamaEncoder":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from epic_memory.encoders.ollama import OllamaEncoder
-
-    return OllamaEncoder
+__getattr__, __dir__ = imported_later(__name__, {"OllamaEncoder": "ollama"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ import numpy as np
 
 from epic_memory.encoders import Encoder, encoder_of
 from epic_memory.errors import LockedError
-from epic_memory.pipeline.export import export
 from epic_memory.pipeline.opening import reencode_memory
 from epic_memory.pipeline.removal import drop_expired
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import in_thread, run
+from epic_memory.runtime.effects import run
+from epic_memory.runtime.optional import optional
 from epic_memory.storage.namespace import CommittedRows
 from epic_memory.storage.sqlite.locking import Key, Passphrase, key_of, salt_in
 from epic_memory.storage.tables.items import version_of
@@ -32,6 +31,7 @@ class MemoryFile:
 
     memory.file.verify()
     memory.file.backup("copy.epic")
+    await asyncio.to_thread(memory.file.backup, "copy.epic")  # without blocking the event loop
     """
 
     def __init__(self, session: Session) -> None:
@@ -46,7 +46,7 @@ class MemoryFile:
     def namespaces(self) -> list[str]:
         """Return the namespaces of the file that hold something, sorted."""
         with self._session.lock:
-            return self._session.store.preferences.namespaces()
+            return self._session.store.namespaces()
 
     @property
     def revision(self) -> str:
@@ -84,10 +84,6 @@ class MemoryFile:
             session.store.compact()
             return before - session.store.file_bytes()
 
-    async def acompact(self) -> int:
-        """As `compact`, without blocking the event loop."""
-        return await in_thread(self.compact)
-
     def backup(self, path: str | Path, *, overwrite: bool = False, key: Passphrase | Key | None = None) -> None:
         """Copy the whole file as the last commit left it, all namespaces, while it is open and in use.
 
@@ -102,10 +98,6 @@ class MemoryFile:
             # A damaged file must not take the place of the last good copy.
             self._session.store.verify()
             self._session.store.copy_to(checked_path(path), overwrite=overwrite, key=key_of(key))
-
-    async def abackup(self, path: str | Path, *, overwrite: bool = False, key: Passphrase | None = None) -> None:
-        """As `backup`, without blocking the event loop."""
-        await in_thread(partial(self.backup, path, overwrite=overwrite, key=key))
 
     def rekey(self, key: Passphrase | None) -> None:
         """Lock the file with another key; one that is not locked is locked, and None unlocks it.
@@ -124,10 +116,6 @@ class MemoryFile:
             session.limit(session.budget)
             session.mark_stale()
 
-    async def arekey(self, key: Passphrase | None) -> None:
-        """As `rekey`, without blocking the event loop."""
-        await in_thread(partial(self.rekey, key))
-
     def export(self, path: str | Path, *, overwrite: bool = False) -> int:
         """Write this namespace as lines of JSON: preferences, items, entries, what waits, proposals.
 
@@ -144,11 +132,8 @@ class MemoryFile:
         Raises:
             StoreError: if it cannot be written, or is there already.
         """
-        return export(self._session, checked_path(path), overwrite=overwrite)
-
-    async def aexport(self, path: str | Path, *, overwrite: bool = False) -> int:
-        """As `export`, without blocking the event loop."""
-        return await in_thread(partial(self.export, path, overwrite=overwrite))
+        items: int = optional("epic_learn.export", "export")(self._session, checked_path(path), overwrite=overwrite)
+        return items
 
     def reencode(self, encoder: Encoder | str) -> None:
         """Embed everything anew with another encoder: preferences, instructions, texts, all namespaces.

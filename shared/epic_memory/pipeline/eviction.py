@@ -160,7 +160,7 @@ def make_room(session: Session, needed: int, report: BuildReport, clock: Clock |
             missing = missing_bytes()
             while missing > 0:
                 with session.store.transaction():
-                    gone = session.store.edits.drop_oldest(session.namespace, missing)
+                    gone = sum(each.drop_oldest(session.namespace, missing) for each in session.store.additions)
                 if not gone:
                     break
                 report.history += gone

@@ -295,7 +295,7 @@ def _new_among(
         if held.digest == versions[key] or (held.item.fact and held.item.text == latest[key].text)
     }
     queue, namespace = session.store.retry_queue, session.namespace
-    if space.has_rows("pending") and (waiting := queue.among(namespace, list(current))):
+    if space.has_rows("pending") and (waiting := queue.rows_of(namespace, list(current)).keys()):
         # What is offered now takes the place of another version that waits.
         current -= {
             item.id

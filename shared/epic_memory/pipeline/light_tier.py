@@ -85,7 +85,7 @@ def remove(session: Session, going: Sequence[int], rows: CommittedRows) -> None:
     """Remove items of the light tier. Call it inside a transaction."""
     held = session.store.items.held_at(going)
     ids = [one.item.id for one in held.values()]
-    waiting = session.store.retry_queue.among(session.namespace, ids)
+    waiting = session.store.retry_queue.rows_of(session.namespace, ids)
     digests = [one.digest for one in held.values() if one.item.id not in waiting]
     rows.gone_items += held
     rows.seen += digests

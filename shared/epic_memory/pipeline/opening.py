@@ -10,7 +10,6 @@ from epic_memory.encoders.base import Embed, Encoder, described, embed
 from epic_memory.errors import BudgetError, PreferencesMismatchError, StoreError
 from epic_memory.pipeline.aspects import mark_unread, read_preferences
 from epic_memory.pipeline.eviction import make_room, weigh
-from epic_memory.pipeline.export import Portable, take_in
 from epic_memory.pipeline.preferences import add_preference, remove_preference, replace_preference
 from epic_memory.pipeline.session import Session
 from epic_memory.preferences.foreign import warn_of_unread
@@ -32,11 +31,12 @@ def found_namespace(session: Session, preferences: Sequence[Preference]) -> bool
     vectors = embed(session.encoder, [preference.text for preference in preferences])
     warn_of_unread(session.opened, [preference for preference, _ in read], session.encoder)
     with session.lock, session.store.transaction():
-        if session.namespace in session.store.preferences.namespaces():
+        if session.namespace in session.store.namespaces():
             return False
         if session.store.meta_of("encoder") is None:
             session.store.set_meta(encoder=described(session.encoder))
-        session.store.gone.salt()
+        for addition in session.store.additions:
+            addition.start()
         session.check_encoder()
         for (preference, unread), vector in zip(read, vectors, strict=True):
             session.store.preferences.add(session.namespace, preference, vector, unread=unread)
@@ -66,7 +66,7 @@ def take_up(session: Session, given: list[Preference] | None, *, sync: bool, ree
     store = session.store
     made_by = meta.get(f"verifier/{session.namespace}")
     session.verified_by = made_by if isinstance(made_by, str) else None
-    if store.verdicts.kept == 0 and store.writable and store.preferences.namespaces() == [session.namespace]:
+    if store.verdicts.kept == 0 and store.writable and store.namespaces() == [session.namespace]:
         store.verdicts.forget_all()
     tau = meta.get(f"tau/{session.namespace}")
     if tau is not None and (not isinstance(tau, (int, float)) or not -1.0 <= tau <= 1.0):
@@ -86,7 +86,7 @@ def take_up(session: Session, given: list[Preference] | None, *, sync: bool, ree
         return
     now = time.time()
     given = [p for p in given if p.expires_at is None or p.expires_at.timestamp() > now]
-    if session.namespace in store.preferences.namespaces() or not found_namespace(session, given):
+    if session.namespace in store.namespaces() or not found_namespace(session, given):
         _reconcile(session, given, sync=sync)
 
 
@@ -138,17 +138,6 @@ def shrink(session: Session) -> None:
             f"{store.path} takes {store.file_bytes()} bytes, and cannot be brought within the budget of {budget.total}"
             f" by what the namespace {session.namespace!r} may let go. Raise the budget."
         )
-
-
-def take_over(session: Session, read: Portable) -> None:
-    """Write an export into a memory, and open it; a namespace that holds something is a `StoreError`."""
-    if session.store.meta_of("encoder") is not None:
-        session.check_encoder()
-    tau = read.header.get("tau") if read.header.get("encoder") == described(session.encoder) else None
-    if session.own_tau is None and tau is not None:
-        session.own_tau = float(tau)
-    run(take_in(session, read), Clock())
-    take_up(session, None, sync=False, reencode=False)
 
 
 def _settings(session: Session) -> dict[str, Any]:
@@ -207,10 +196,10 @@ def reencode_memory(session: Session, encoder: Encoder) -> Effects[None]:
                     continue  # something was written meanwhile
                 store.replace_vectors(vectors)
                 store.set_meta(encoder=described(encoder))
-                for namespace in store.preferences.namespaces():
+                for namespace in store.namespaces():
                     store.set_meta(**{f"tau/{namespace}": None})
-                    # Its features were another encoder's.
-                    store.learnt.forget(namespace)
+                    for addition in store.additions:
+                        addition.reencode(namespace)
             # Only now, until it is committed the file is the old encoder's; and before anybody else writes.
             _adopt(session, encoder)
             return

@@ -242,7 +242,8 @@ def _write(
     if new.replacing is not None:
         old = space.preference_rows[space.find(new.replacing)]
         position, left = store.take_out(namespace, old, new.replacing.id)
-        store.gone.follow(namespace, new.replacing.id, new.preference.id)
+        for addition in store.additions:
+            addition.follow(namespace, new.replacing.id, new.preference.id)
     preference = store.preferences.add(namespace, new.preference, new.vector, position=position, unread=new.unread)
     # What was discarded was discarded under the others.
     store.seen.clear(namespace)

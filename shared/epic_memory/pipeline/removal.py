@@ -35,8 +35,8 @@ def _take_items_away(session: Session) -> None:
     with session.changing(session.encoder) as space:
         held = store.items.held_at(sorted(space.expired_items)).values()
         store.verdicts.forget_chunks(namespace, [one.item.content for one in held])
-        store.edits.forget(namespace, [one.item.id for one in held])
-        store.proposals.withdraw(namespace, [one.item.text for one in held if one.item.fact])
+        for addition in store.additions:
+            addition.expire(namespace, [one.item for one in held])
         store.items.remove(namespace, [one.item.id for one in held])
         store.drop_expired(namespace)
 
@@ -49,25 +49,24 @@ def take_away(
     A reason, which expiry has, is put on record for the items that go.
     """
     store, namespace = session.store, session.namespace
-    with session.lock:
+    with session.lock, session.changing(session.encoder) as space:
         row = store.preferences.row(namespace, preference.id)
-        if row is None:
-            return
-        with session.changing(session.encoder) as space:
-            if reason is not None and preference not in space.expired:
-                return  # another process has added it anew
-            held = {} if reason is None else store.items.held_at(store.entries.items_under(row))
-            store.remove_preference(namespace, preference.id, keep_texts=session.reserve > 0)
-            store.gone.mark(namespace, [f"preference {preference.id}"])
-            left = store.items.present(list(held))
-            records = [
-                (one.digest, NotKept(item_id=one.item.id, text=one.item.text, stage="expired", reason=reason or ""))
-                for item_row, one in held.items()
-                if item_row not in left
-            ]
-            store.seen.put_records(namespace, records, {})
-            if also is not None:
-                also()
+        if row is None or (reason is not None and preference not in space.expired):
+            return  # another process has removed it, or added it anew
+        held = {} if reason is None else store.items.held_at(store.entries.items_under(row))
+        items = store.take_out(namespace, row, preference.id)[1]
+        store.drop_orphans(items, keep_texts=session.reserve > 0)
+        for addition in store.additions:
+            addition.mark(namespace, [f"preference {preference.id}"], gone=True)
+        left = store.items.present(list(held))
+        records = [
+            (one.digest, NotKept(item_id=one.item.id, text=one.item.text, stage="expired", reason=reason or ""))
+            for item_row, one in held.items()
+            if item_row not in left
+        ]
+        store.seen.put_records(namespace, records, {})
+        if also is not None:
+            also()
 
 
 def forget(session: Session, items: Sequence[str | Item]) -> int:
@@ -110,7 +109,7 @@ def _checked_known(session: Session, items: Sequence[str | Item]) -> int:
     ids = [item for item in items if isinstance(item, str)]
     store, namespace = session.store, session.namespace
     known, recorded = store.items.known(namespace, ids), store.seen.recorded(namespace, ids)
-    edited = store.edits.texts_of(namespace, ids)
+    edited = store.texts_of(namespace, ids)
     for item_id in ids:
         if item_id not in known and item_id not in recorded and item_id not in edited:
             raise UnknownItemError(
@@ -133,10 +132,9 @@ def forget_traces(session: Session, items: Sequence[str | Item], ids: Sequence[s
             digests.add(version_of(item))
             texts += {item.text, item.content}
     # Also a fact that was replaced or ended, and is held by its history only.
-    texts += store.edits.texts_of(namespace, ids).values()
+    texts += store.texts_of(namespace, ids).values()
     store.verdicts.forget_chunks(namespace, texts)
-    store.proposals.forget(namespace, texts)
-    store.edits.forget(namespace, ids)
+    store.forget(namespace, ids, texts)
     store.seen.remove(namespace, digests)
     for item_id in ids:
         store.seen.forget_records(namespace, id=item_id)

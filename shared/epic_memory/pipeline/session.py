@@ -157,7 +157,6 @@ class Session:
                 self._seen_change = change
                 self.mark_stale()
                 self._stamped, self.never = (), None
-                self.store.verdicts.recount()
             name = self.namespace if namespace is None else namespace
             space = self.spaces.get(name)
             if space is None:

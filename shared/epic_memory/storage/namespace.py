@@ -14,7 +14,7 @@ from epic_memory.encoders.base import Encoder
 from epic_memory.errors import InvalidInputError, UnknownPreferenceError
 from epic_memory.filters import Filter
 from epic_memory.storage.codecs import unpacked
-from epic_memory.storage.store import APART, Contents, Store
+from epic_memory.storage.store import Contents, Store
 from epic_memory.storage.tables.entries import EntryRows
 from epic_memory.storage.tables.items import HeldItem, TextRows
 from epic_memory.storage.tables.seen import numbers
@@ -102,7 +102,9 @@ class Namespace:
         """Read the rows of the file that have changed. Call it inside a transaction or `Store.reading`."""
         tables = self._store.contents()
         now = time.time()
-        if now >= self._expiry or any(self._tables.get(name) != tables[name] for name in tables.keys() - APART):
+        if now >= self._expiry or any(
+            self._tables.get(name) != tables[name] for name in tables.keys() - self._store.apart
+        ):
             self._read_preferences(now)
             self.facts, ends = self._store.items.marks(self.namespace)
             self.expired_items = {row for row, end in ends.items() if end <= now}

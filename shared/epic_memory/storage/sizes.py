@@ -7,20 +7,15 @@ from itertools import chain
 from epic_memory.errors import StoreError
 from epic_memory.storage.store import Store
 
-# The part that a table's bytes belong to, and those of its columns that belong to another.
+# The part that a table's bytes belong to, unless an addition says it, and those of its columns that belong to another.
 _PART_OF = {
     "items": "documents",
-    "edits": "documents",
     "pending": "documents",
     "entries": "instructions",
     "preferences": "preferences",
-    "proposals": "preferences",
-    "learnt": "preferences",
     "verdicts": "verdicts",
     "ledger": "ledger",
     "not_kept": "ledger",
-    "entities": "graph",
-    "passages": "graph",
 }
 _APART = {("items", "embedding"): "index", ("entries", "vector"): "index"}
 PARTS = ("documents", "index", "instructions", "preferences", "verdicts", "ledger", "graph", "rest")
@@ -40,7 +35,7 @@ def sizes(store: Store) -> dict[str, int]:
     with store.reading():
         store.check_rows()
         pages = _pages(store)
-        for table in _PART_OF:
+        for table in _parts(store):
             shares = _shares(store, table)
             whole = sum(shares.values())
             if not whole:
@@ -53,14 +48,18 @@ def sizes(store: Store) -> dict[str, int]:
     return {**made, "total": total}
 
 
+def _parts(store: Store) -> dict[str, str]:
+    return _PART_OF | {name: each.part for each in store.additions for name in each.tables if each.part != "rest"}
+
+
 def _shares(store: Store, table: str) -> dict[str, int]:
     """Return the bytes of a table's texts and blobs by part; of one that has neither, the number of its rows."""
     columns = store.read("SELECT name FROM pragma_table_info(?) WHERE type IN ('TEXT', 'BLOB', '')", (table,))
-    sizes_of: dict[str, list[str]] = {}
+    parts, sizes_of = _parts(store), dict[str, list[str]]()
     for (name,) in columns:
-        part = _APART.get((table, name), _PART_OF[table])
+        part = _APART.get((table, name), parts[table])
         sizes_of.setdefault(part, []).append(f"coalesce(sum(length(CAST({name} AS BLOB))), 0)")
-    sums = {part: " + ".join(each) for part, each in sizes_of.items()} or {_PART_OF[table]: "count(*)"}
+    sums = {part: " + ".join(each) for part, each in sizes_of.items()} or {parts[table]: "count(*)"}
     row = store.read(f"SELECT {', '.join(sums.values())} FROM {table}")[0]
     return dict(zip(sums, map(int, row), strict=True))
 
@@ -82,6 +81,6 @@ def _pages(store: Store) -> dict[str, int]:
 
 def _estimated(store: Store) -> dict[str, int]:
     count, free, _ = store.pages()
-    octets = {table: sum(_shares(store, table).values()) for table in _PART_OF}
+    octets = {table: sum(_shares(store, table).values()) for table in _parts(store)}
     whole = sum(chain(octets.values(), [1]))
     return {table: (count - free) * size // whole for table, size in octets.items()}

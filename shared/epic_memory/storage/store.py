@@ -11,19 +11,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from epic_memory.errors import StoreError, decoding
+from epic_memory.storage.additions import additions, memory_schema
 from epic_memory.storage.codecs import inflated, packed
-from epic_memory.storage.memory_schema import ENTRIES, ITEMS, MEMORY, PREFERENCES
+from epic_memory.storage.memory_schema import ENTRIES, ITEMS, PREFERENCES
 from epic_memory.storage.mentions import Mentions
-from epic_memory.storage.sqlite.database import Database
+from epic_memory.storage.sqlite.database import Database, Repository
 from epic_memory.storage.sqlite.tables import Table
-from epic_memory.storage.tables.edits import Edits
 from epic_memory.storage.tables.entries import Entries
-from epic_memory.storage.tables.gone import Gone
-from epic_memory.storage.tables.graph import Graph
 from epic_memory.storage.tables.items import Items, RetryQueue
-from epic_memory.storage.tables.learnt import Learnt
 from epic_memory.storage.tables.preferences import Preferences
-from epic_memory.storage.tables.proposals import Proposals
 from epic_memory.storage.tables.seen import Seen
 from epic_memory.storage.tables.verdicts import Verdicts
 from epic_memory.types import FloatArray, Preference
@@ -31,39 +27,33 @@ from epic_memory.types.items import content_of, searched_of
 
 Contents: TypeAlias = dict[str, tuple[int, int, int]]
 
-APART = frozenset({"not_kept", "edits", "proposals", "learnt", "records", "keys"})
-"""Tables on which no search depends."""
-
 
 class Store(Database):
     """A memory's file. It is opened as a `Database` is.
 
     Attributes:
-        preferences, items, entries, verdicts, retry_queue, seen, edits, proposals, learnt, graph, gone: The
-            repositories of its tables.
+        preferences, items, entries, verdicts, retry_queue, seen: The repositories of its tables.
+        additions: Those of other packages' tables.
+        apart: The tables on which no search depends.
     """
 
-    schema = MEMORY
+    make_schema = staticmethod(memory_schema)
 
     def __init__(self, path: str | Path | None, **how: Any) -> None:
-        self.graph, self.gone = Graph(self), Gone(self)
-        self.items = Items(self, self.graph, self.gone)
-        self.preferences = Preferences(self, self.gone)
+        self.schema = self.make_schema()
+        self.additions = tuple(made(self) for made in additions())
+        self.apart = {"not_kept", *(name for one in self.additions if not one.is_searched for name in one.tables)}
+        self.items = Items(self, self.additions)
+        self.preferences = Preferences(self, self.additions)
         self.entries = Entries(self, self.items, self.preferences)
         self.verdicts = Verdicts(self)
         self.retry_queue = RetryQueue(self)
         self.seen = Seen(self, self.verdicts)
-        self.edits = Edits(self)
-        self.proposals = Proposals(self)
-        self.learnt = Learnt(self)
+        own = [one for one in self.additions if "expires" in self.schema.tables[one.table].checked]
+        self._expiring: list[Repository] = [self.retry_queue, *own]
+        one = "SELECT 1 FROM {} WHERE namespace = ?1 AND expires <= ?2"
+        self._expired = " UNION ALL ".join(one.format(each.table) for each in self._expiring) + " LIMIT 1"
         super().__init__(path, **how)
-
-    def remove_preference(self, namespace: str, preference_id: str, *, keep_texts: bool = False) -> None:
-        """Remove a preference with its entries, and the items nothing else holds; or keep these by their texts."""
-        row = self.preferences.row(namespace, preference_id)
-        if row is not None:
-            items = self.take_out(namespace, row, preference_id)[1]
-            self.drop_orphans(items, keep_texts=keep_texts)
 
     def take_out(self, namespace: str, row: int, preference_id: str) -> tuple[int, list[int]]:
         """Remove a preference with its entries, and what mentions it; return its position and the items it held."""
@@ -73,7 +63,7 @@ class Store(Database):
         self.verdicts.forget_preference(namespace, Preference(id=preference_id, text=text))
         self.retry_queue.stop_waiting_for(namespace, preference_id)
         self.seen.forget_records(namespace, preference=row)
-        self.proposals.forget(namespace, [text])
+        self.forget(namespace, (), [text])
         staying = [other for (other,) in self.read("SELECT text FROM preferences WHERE namespace = ?", (namespace,))]
         mentions = Mentions(text, staying)
         self.entries.forget_mentions(namespace, mentions)
@@ -84,10 +74,20 @@ class Store(Database):
     def drop_orphans(self, items: Sequence[int], *, keep_texts: bool = False) -> None:
         """Remove those of the items that have no entries; or keep them in the light tier."""
         held = "NOT EXISTS (SELECT 1 FROM entries WHERE item = items.row)"
-        orphans = [row for (row,) in self.among(f"SELECT row FROM items WHERE {held} AND row IN", items)]
-        self.graph.leave(orphans)
+        orphans = [row for (row,) in self.read(f"SELECT row FROM items WHERE {held} AND row IN", among=items)]
+        for addition in self.additions:
+            addition.leave(orphans)
         if not keep_texts:
             self.items.delete_rows(orphans)
+
+    def forget(self, namespace: str, ids: Sequence[str], texts: Sequence[str]) -> None:
+        """Have the additions remove what names forgotten items, or preferences."""
+        for addition in self.additions:
+            addition.forget(namespace, ids, texts)
+
+    def texts_of(self, namespace: str, ids: Sequence[str]) -> dict[str, str]:
+        """Return id to text, for those of the ids whose texts additions keep."""
+        return {key: text for each in self.additions for key, text in each.texts_of(namespace, ids).items()}
 
     def set_preference(self, namespace: str, preference: Preference, vector: FloatArray) -> None:
         """Update a held preference's text, embedding and time of expiry."""
@@ -98,23 +98,28 @@ class Store(Database):
             self.entries.compress_anew(entries)
 
     def has_expired(self, namespace: str) -> bool:
-        """Tell whether an edit, a proposal or an item of the retry queue has expired."""
-        one = "SELECT 1 FROM {} WHERE namespace = ?1 AND expires <= ?2"
-        sql = " UNION ALL ".join(one.format(table) for table in ("edits", "proposals", "pending"))
-        return self.scalar(f"{sql} LIMIT 1", (namespace, time.time())) is not None
+        """Tell whether an item of the retry queue or a row of an addition has expired."""
+        return self.scalar(self._expired, (namespace, time.time())) is not None
 
     def drop_expired(self, namespace: str) -> None:
-        """Remove the edits, proposals and items of the retry queue that have expired. Call it inside a transaction."""
-        for table in (self.edits, self.proposals, self.retry_queue):
-            table.drop_expired(namespace)
+        """Remove the items of the retry queue and the rows of additions that have expired."""
+        for expiring in self._expiring:
+            expiring.drop_expired(namespace)
+
+    def namespaces(self) -> list[str]:
+        """Return every namespace that holds something, sorted."""
+        tables = ("preferences", "items", "pending", *(one.table for one in self.additions if one.is_listed))
+        rows = self.read(" UNION ".join(f"SELECT namespace FROM {table}" for table in tables))
+        return sorted(namespace for (namespace,) in rows)
 
     def embedded_texts(self) -> dict[Table, dict[int, str]]:
         """Return the text of every stored embedding of a memory, by table and row.
 
         Raises:
-            StoreError: if there are embeddings of a collection, whose texts are not known.
+            StoreError: if there are embeddings of an addition, whose texts are not known.
         """
-        if self.scalar("SELECT 1 FROM keys LIMIT 1"):
+        vectors = [name for one in self.additions for name, table in one.tables.items() if "vector" in table.checked]
+        if any(self.scalar(f"SELECT 1 FROM {name} LIMIT 1") for name in vectors):
             raise StoreError(
                 f"{self.path} holds a vector store, which cannot be embedded anew. Make it again elsewhere."
             )
@@ -158,7 +163,7 @@ class Store(Database):
 
     def sums(self) -> tuple[tuple[str, int, int, int], ...]:
         """Return the `contents` of the tables on which searches depend."""
-        return tuple((name, *found) for name, found in self.contents().items() if name not in APART)
+        return tuple((name, *found) for name, found in self.contents().items() if name not in self.apart)
 
     def contents(self) -> Contents:
         """Return row count, sum of checksums and highest row by table: if equal, the contents are equal."""

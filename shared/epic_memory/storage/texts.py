@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from epic_memory.preferences.evidence import AspectEmbeddings, worded
-from epic_memory.storage.tables.collections import Record
 from epic_memory.storage.vector_index import VectorTable
 from epic_memory.text.lexical_index import LexicalIndex
 from epic_memory.text.stems import Words, words_of
 from epic_memory.text.turns import SPEAKER, TURN, Turns
-from epic_memory.types import FloatArray, Item, Preference
+from epic_memory.types import FloatArray, Preference
 from epic_memory.types.items import content_of, questions_of
 
-Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, Item] | Mapping[int, Record]]
-"""Returns items or records by their rows."""
+
+class Text(Protocol):
+    """An item, or what else has a text and metadata."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Its metadata."""
+
+
+Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, Text]]
+"""Returns texts by their rows."""
 
 MOST_WORDED = 20_000
 """Number of texts up to which exact words are searched."""

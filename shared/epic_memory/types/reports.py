@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from epic_memory.text.language import ADVICE, listed
-from epic_memory.types.edits import Edit
 from epic_memory.types.items import Item
 from epic_memory.types.results import MemoryEntry
 from epic_memory.types.validation import moment
 from epic_memory.types.verdicts import Usage
+
+if TYPE_CHECKING:
+    from epic_learn.types import Edit
 
 
 @dataclass(frozen=True, kw_only=True)

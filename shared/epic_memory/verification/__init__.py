@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from epic_memory.runtime.optional import imported_later
 from epic_memory.verification.base import BaseVerifier, Verifier
 from epic_memory.verification.embedded import EmbeddedVerifier
 
@@ -19,11 +20,7 @@ __all__ = [
     "Verifier",
 ]
 
+# Imported on first use: a memory without a language model needs none of these modules.
+_MODULES = {"LMVerifier": "lm", "Prompt": "lm"}
 
-def __getattr__(name: str) -> object:
-    if name not in ("LMVerifier", "Prompt"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # A memory without a language model needs none of these modules.
-    from epic_memory.verification import lm
-
-    return getattr(lm, name)
+__getattr__, __dir__ = imported_later(__name__, _MODULES)

@@ -10,10 +10,12 @@ import threading
 from collections.abc import Collection as Several
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
+from typing_extensions import Unpack
 
 from epic_memory.encoders.base import Embed, Encoder, checked_vector, described
 from epic_memory.encoders.by_name import bundled_encoder_of, encoder_of
@@ -23,16 +25,17 @@ from epic_memory.retention import budget_in
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Clock, Effects, arun, run
 from epic_memory.steering.query_steering import QuerySteering, Steerings
+from epic_memory.storage.additions import memory_schema
 from epic_memory.storage.codecs import packed, rounded
-from epic_memory.storage.memory_schema import MEMORY
 from epic_memory.storage.sqlite.files import encoder_in
 from epic_memory.storage.sqlite.locking import Passphrase, key_of
 from epic_memory.storage.store import Store
-from epic_memory.storage.tables.collections import Key, Record, Records, keys_of
 from epic_memory.types import FloatArray, Preference, checked_k, checked_string
 from epic_memory.types.metadata import dumped_metadata
 from epic_memory.types.modes import Mode, checked_mode
+from epic_plugins.collection.file import CollectionFile
 from epic_plugins.collection.loaded import Condition, LoadedCollection, Match, Matches
+from epic_plugins.tables import Key, Record, Records, keys_of
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record", "holds_memory"]
 
@@ -42,10 +45,28 @@ _STALE = -1
 class _CollectionStore(Store):
     """The file of a collection, which is that of a memory; its errors speak of a vector store."""
 
-    schema = replace(MEMORY, noun="vector store", made_by="open it without must_exist")
+    make_schema = staticmethod(partial(memory_schema, "vector store", "open it without must_exist"))
 
 
-class Collection:
+class How(TypedDict, total=False):
+    """Arguments of a search; what is missing or None is as the collection has it.
+
+    Attributes:
+        embedding: The embedding of the query, shape `(d,)`, if known; then nothing is embedded.
+        where: A condition that records have to satisfy.
+        ids: The ids that records have to be among.
+        preferences: Used in place of the collection's own.
+        steering: Used in place of the collection's own mode.
+    """
+
+    embedding: Sequence[float] | FloatArray | None
+    where: Condition | None
+    ids: Iterable[str] | None
+    preferences: Iterable[str | Preference] | None
+    steering: Mode | None
+
+
+class Collection(CollectionFile):
     """Records under the embeddings of their keys.
 
         collection = Collection(path="notes.vectors")
@@ -103,6 +124,9 @@ class Collection:
         except BaseException:
             self._store.close()
             raise
+
+    def _file(self) -> Store:
+        return self._store
 
     @property
     def preferences(self) -> tuple[Preference, ...]:
@@ -266,61 +290,30 @@ class Collection:
             found = self._records.at(rows)
         return [found[row] for row in rows]
 
-    def search(
-        self,
-        query: str | None = None,
-        k: int = 4,
-        *,
-        embedding: Sequence[float] | FloatArray | None = None,
-        where: Condition | None = None,
-        ids: Iterable[str] | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        steering: Mode | None = None,
-    ) -> Matches:
+    def search(self, query: str | None = None, k: int = 4, **how: Unpack[How]) -> Matches:
         """Return the k records that fit a query best.
 
         Args:
             query: Any text; it may be left out if its embedding is given.
             k: At least 1; as many distinct records are found, if there are so many.
-            embedding: The embedding of the query, shape `(d,)`, if known; then nothing is embedded.
-            where: A condition that records have to satisfy.
-            ids: The ids that records have to be among.
-            preferences: Used in place of the collection's own.
-            steering: Used in place of the collection's own mode.
+            **how: What else there is to say, see `How`.
 
         Raises:
             InvalidInputError: for a k below 1, an unknown mode, or an embedding of another dimension.
             EncoderMismatchError: if the vectors are another encoder's.
         """
-        return run(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
+        return run(self._search(query, k, how), Clock())
 
-    async def asearch(
-        self,
-        query: str | None = None,
-        k: int = 4,
-        *,
-        embedding: Sequence[float] | FloatArray | None = None,
-        where: Condition | None = None,
-        ids: Iterable[str] | None = None,
-        preferences: Iterable[str | Preference] | None = None,
-        steering: Mode | None = None,
-    ) -> Matches:
+    async def asearch(self, query: str | None = None, k: int = 4, **how: Unpack[How]) -> Matches:
         """Do the same as `search` without blocking the event loop."""
-        return await arun(self._search(query, k, embedding, where, ids, preferences, steering), Clock())
+        return await arun(self._search(query, k, how), Clock())
 
-    def _search(
-        self,
-        query: str | None,
-        k: int,
-        embedding: Sequence[float] | FloatArray | None,
-        where: Condition | None,
-        ids: Iterable[str] | None,
-        preferences: Iterable[str | Preference] | None,
-        steering: Mode | None,
-    ) -> Effects[Matches]:
+    def _search(self, query: str | None, k: int, how: How) -> Effects[Matches]:
         checked_k(k)
+        steering, preferences = how.get("steering"), how.get("preferences")
         mode = self.steering if steering is None else checked_mode(steering)
         chosen = self.preferences if preferences is None else _preferences(preferences)
+        embedding, where, ids = how.get("embedding"), how.get("where"), how.get("ids")
         only = None if ids is None else set(ids)
         if embedding is None:
             text = checked_string(query, "The query")
@@ -350,13 +343,6 @@ class Collection:
                 self._check_encoder()
             yield
 
-    # other methods
-
-    @property
-    def path(self) -> Path | None:
-        """The file; None for RAM."""
-        return self._store.path
-
     def __len__(self) -> int:
         with self._searching(checked=False):
             return len(self._loaded.row_of)
@@ -364,44 +350,12 @@ class Collection:
     def __bool__(self) -> bool:
         return True
 
-    def verify(self) -> int:
-        """Check every row of the file and return how many there are.
-
-        Raises:
-            DamagedError: if a row is not as it was written.
-        """
-        return self._store.verify()
-
-    def backup(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a copy of the last committed state, whole or not at all.
-
-        Raises:
-            AlreadyThereError: if the file exists and `overwrite` is off.
-            StoreError: if it cannot be written.
-        """
-        self._store.copy_to(Path(path), overwrite=overwrite)
-
-    def close(self) -> None:
-        """Close the file; closing twice is fine."""
-        with self._lock:
-            self._store.close()
-
-    def __enter__(self) -> Collection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        where = "in RAM" if self.path is None else str(self.path)
-        return f"<Collection {where}{', closed' if self._store.closed else ''}>"
-
 
 def holds_memory(path: Path) -> bool:
     """Tell whether an existing file has to be kept: it is not one of collections alone."""
     try:
         with closing(_CollectionStore(path, read_only=True)) as store:
-            return bool(store.preferences.namespaces())
+            return bool(store.namespaces())
     except EpicError:
         return True
 

@@ -18,11 +18,11 @@ from epic_memory.preferences.foreign import is_foreign_to
 from epic_memory.steering.query_steering import QuerySteering
 from epic_memory.steering.question_kind import kind_of
 from epic_memory.steering.ranking import stances_in, votes
-from epic_memory.storage.tables.collections import Record, Records
 from epic_memory.storage.texts import Texts
 from epic_memory.storage.vector_index import EntryIndex, VectorTable
 from epic_memory.types import FloatArray, Stance
 from epic_memory.types.verdicts import Stances
+from epic_plugins.tables import Record, Records
 
 Condition: TypeAlias = Filter | Callable[[Record], bool]
 """A condition on records: a filter over their metadata, or any function of a record."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,7 @@ def test_the_outline_says_what_is_held_for_what() -> None:
     assert pairs == [("golden", each.preference_id) for each in entries["golden"]]
     assert outline.stances == [each.stance for each in entries["golden"]] and Stance.CONFLICTS in outline.stances
     assert outline.added.tolist() == [each.added for each in entries["golden"]]
+    assert (abs(outline.added - time.time()) < 3600).all()
 
 
 def test_an_empty_memory_has_an_empty_outline() -> None:

@@ -13,7 +13,8 @@ import pytest
 from epic_memory import EpicMemory, Item, SearchOptions
 from epic_memory.errors import InvalidInputError
 from epic_rerank import LearnedReranker, alearn, forget, learn, reranker_of, set_reranker
-from helpers import both, imported, memory_at, memory_of, searching
+from epic_rerank.tables import Learnt
+from helpers import HashEncoder, both, imported, memory_at, memory_of, searching
 
 WORDS = ("tea", "wine", "bread", "cheese", "soup", "cake", "rice", "bean", "fish", "apple", "pear", "plum")
 PREFERENCE = "food and drink"
@@ -72,6 +73,14 @@ async def test_it_learns_of_feedback(memory: EpicMemory) -> None:
     assert (reranker_of(memory).weights["w3"] != weights).any()
 
 
+def test_another_encoder_begins_anew(path: Path) -> None:
+    with memory_at(path, PREFERENCE, tau=-1.0) as memory:
+        memory.add(texts())
+        feed(memory, 3)
+        memory.file.reencode(HashEncoder(32))
+        assert not reranker_of(memory).is_trained
+
+
 def test_it_is_kept_seen_by_others_exported_and_forgotten(tmp_path: Path, path: Path) -> None:
     with memory_at(path, PREFERENCE, tau=-1.0) as memory, memory_at(path) as reading:
         memory.add(texts())
@@ -88,7 +97,7 @@ def test_it_is_kept_seen_by_others_exported_and_forgotten(tmp_path: Path, path: 
         assert forget(memory)
         assert not reranker_of(memory).is_trained
         assert not forget(memory)
-        assert memory._session.store.learnt.events(memory.namespace) == []
+        assert Learnt(memory._session.store).events(memory.namespace) == []
 
 
 def test_what_cannot_be_learnt_is_refused(memory: EpicMemory) -> None:

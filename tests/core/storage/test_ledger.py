@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +75,6 @@ def test_a_new_preference_or_another_verifier_has_it_looked_at_again(text: str) 
     assert not is_looked_at(held, text)
     held.verifier.name = "another"
     assert is_looked_at(held, text)
-
-
-def test_a_replaced_preference_has_it_looked_at_again() -> None:
-    held = memory(verifier=KeepAll())
-    held.add([FAR])
-    held.preferences.replace(WINE, "green hills and trees")
-    assert is_looked_at(held, FAR)
-    assert len(held) == 1
 
 
 @pytest.mark.parametrize(
@@ -256,54 +245,3 @@ def test_what_is_kept_later_is_no_longer_on_record() -> None:
     held.add([Item(text=SEA, id="a")])
     assert len(held) == 1
     assert sample(held) == set()
-
-
-# streaming
-
-
-class Watched:
-    """Items that are made as they are taken, and that know how many of them are alive."""
-
-    def __init__(self, count: int, look: Callable[[int], None]) -> None:
-        self.count, self.look = count, look
-        self.alive = self.most = 0
-
-    def __iter__(self) -> Iterator[Item]:
-        for number in range(self.count):
-            self.look(number)
-            item = Item(text=f"{WINE if number % 16 == 0 else FAR} {number}", id=str(number))
-            self.alive += 1
-            self.most = max(self.most, self.alive)
-            weakref.finalize(item, self._gone)
-            yield item
-            del item
-
-    async def __aiter__(self) -> AsyncIterator[Item]:
-        for item in self:
-            yield item
-            del item
-
-    def _gone(self) -> None:
-        self.alive -= 1
-
-
-@pytest.mark.parametrize("way", ["add", "aadd", "async iterator"])
-@pytest.mark.slow
-def test_an_iterator_is_taken_no_further_than_a_bounded_number_ahead_of_the_commit(way: str) -> None:
-    count, ahead = (20_000 if way == "add" else 4_000), []
-    held = memory(encoder=HashEncoder(64), verifier=KeepAll(), tau=0.6, ledger=100_000)
-
-    def look(number: int) -> None:
-        if number % 100 == 0:
-            counts = held.stats().counts
-            ahead.append(number - counts["items"] - counts["seen"])
-
-    stream = Watched(count, look)
-    if way == "add":
-        report = held.add(iter(stream))
-    else:
-        report = asyncio.run(held.aadd(iter(stream) if way == "aadd" else aiter(stream)))
-    assert (report.seen, report.new) == (count, count) and report.kept >= count // 16
-    assert len(ahead) == count // 100 and max(ahead) <= 1024
-    # What was committed is let go: the number alive does not grow with the stream.
-    assert stream.most <= 4096

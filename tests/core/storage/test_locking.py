@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 import shutil
@@ -139,7 +140,7 @@ async def test_a_file_is_locked_and_unlocked_while_it_is_open(path: Path, tmp_pa
         reader = EpicMemory.open(path)
         for key in ("one", "two", None, "three"):
             if budget:
-                await memory.file.arekey(key)
+                await asyncio.to_thread(memory.file.rekey, key)
             else:
                 memory.file.rekey(key)
             assert is_locked(path) == (key is not None) == (plain_in(tmp_path) == [])
@@ -152,7 +153,7 @@ async def test_a_file_is_locked_and_unlocked_while_it_is_open(path: Path, tmp_pa
             reader.add(["Another."])
         reader.close()
         assert [file.name for file in tmp_path.iterdir()] == ["me.epic"]
-        await memory.file.abackup(tmp_path / "copy.epic", key="another")
+        await asyncio.to_thread(memory.file.backup, tmp_path / "copy.epic", key="another")
     for file, key in ((path, "three"), (tmp_path / "copy.epic", "another")):
         with opened(file, key) as memory:
             assert len(memory) == 5

@@ -10,6 +10,7 @@ import pytest
 from epic_memory import EpicMemory, Item
 from epic_memory.storage.mentions import Mentions
 from epic_memory.types import Alignment, Decision, Preference, Verdict
+from epic_memory.verification import EmbeddedVerifier
 from helpers import Clock, FakeVerifier, memory_at
 from tables import table
 
@@ -43,12 +44,14 @@ def written(memory: EpicMemory) -> list[str]:
     return said + [record.reason for record in memory.file.not_kept()]
 
 
-@pytest.mark.parametrize("way", ["remove", "replace", "expire"])
+@pytest.mark.parametrize("way", ["remove", "now by words", "replace", "expire"])
 def test_what_names_a_removed_preference_goes_with_it(path: Path, way: str, clock: Clock) -> None:
     with held(path) as memory:
         memory.add([Item(id="cabin", text="A cabin by the lake."), Item(id="far", text="drop this lake")])
         assert "Zyprexolin" in str(written(memory)) and b"Zyprexolin" in path.read_bytes()
-        if way == "remove":
+        if way in ("remove", "now by words"):
+            # Of what the embedded verifier writes nothing is read, of what another one wrote before it all.
+            memory.verifier = memory.verifier if way == "remove" else EmbeddedVerifier(memory.encoder)
             memory.preferences.remove(REMOVED)
         elif way == "replace":
             memory.preferences.replace(REMOVED, "I sleep late.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -195,17 +194,9 @@ def used(report: BuildReport) -> tuple[int, int, int, int]:
 def test_the_report_counts_calls_and_tokens() -> None:
     memory = memory_of(Scripted())
     report = memory.add(documents())
-    assert used(report) == (16, 0, 16 * 7, 16 * 3)
+    assert used(report) == (16, 0, 16 * 7, 16 * 3) and report.usage.seconds > 0
     assert used(memory.add(wines(0))) == (0, 0, 0, 0)  # the text is known
     assert used(memory.preferences.add("sky")) == (4, 0, 4 * 7, 4 * 3)  # those of the light tier that are near
-
-
-def test_the_report_counts_seconds_spent_in_calls() -> None:
-    for concurrency in (1, 4):
-        lm = Scripted(seconds=0.02, concurrency=concurrency)
-        began = time.perf_counter()
-        report = memory_of(lm).add(wines(*range(4)))
-        assert 0.08 <= report.usage.seconds <= concurrency * (time.perf_counter() - began)
 
 
 @pytest.mark.parametrize("twin", [False, True])

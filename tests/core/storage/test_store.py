@@ -6,7 +6,9 @@ import os
 import pickletools
 import sqlite3
 import stat
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +108,27 @@ def test_nothing_is_pickled(path: Path) -> None:
     for blob in blobs:
         with pytest.raises(ValueError):
             list(pickletools.genops(blob))
+
+
+def test_a_thread_waits_for_what_another_reads_and_writes(path: Path) -> None:
+    with opened(path) as memory:
+        session, store = memory._session, memory._session.store
+
+        def written() -> None:
+            with store.transaction():
+                store.set_meta(seen=store.meta_of("seen"))
+
+        def changed() -> None:
+            with session.changing(memory.encoder):
+                pass
+
+        holds: list[tuple[Any, list[Any]]] = [
+            (store.transaction(), [written, partial(store.meta_of, "seen")]),
+            (session.lock, [changed]),
+        ]
+        with ThreadPoolExecutor(3) as pool:
+            for hold, waiting in holds:
+                with hold:
+                    calls = [pool.submit(each) for each in waiting]
+                    assert not wait(calls, timeout=0.3).done
+                assert [call.result(timeout=60) for call in calls] == [None] * len(calls)

@@ -99,18 +99,6 @@ def copies(count: int, text: str = "red wine") -> list[Item]:
     return [Item(id=f"{text} {n}", text=text) for n in range(count)]
 
 
-@pytest.mark.parametrize("verdict_cache", [1, 10_000])
-@pytest.mark.slow
-def test_copies_of_a_text_share_one_question_also_where_it_has_no_answer(verdict_cache: int) -> None:
-    lm = Scripted(hook=lambda asked: "Perhaps.")
-    memory = memory_of(lm, WINE, verdict_cache=verdict_cache)
-    report = memory.add(copies(3000))
-    # 512 items are a batch; each asks, and asks again.
-    assert report.undecided == 3000 and report.usage.calls == 2 * 6
-    lm.hook = None
-    assert memory.retry().kept == 3000
-
-
 def test_copies_do_not_ask_a_server_that_is_down_again_and_again() -> None:
     def down(asked: Asked) -> str | None:
         raise LMUnavailableError("down")
@@ -167,19 +155,6 @@ def test_another_model_or_another_prompt_asks_again(other: LMVerifier) -> None:
     memory.verifier = verifier_of(lm, max_tokens=99, retries=5)
     assert memory.add([Item(id="d", text="red wine nowine")]).discarded == 1
     assert lm.calls == 1
-
-
-def test_undecided_is_never_cached() -> None:
-    lm = Scripted(hook=lambda asked: "Perhaps.")
-    memory = memory_of(lm)
-    assert memory.add(["red wine"]).undecided == 1
-    assert verdicts(memory) == 0
-    calls = lm.calls
-    memory.retry()
-    assert lm.calls > calls
-    lm.hook = None
-    assert memory.retry().kept == 1
-    assert verdicts(memory) == 1
 
 
 def test_a_verifier_that_is_not_worth_caching_is_not_cached() -> None:
@@ -313,18 +288,6 @@ def test_what_was_cached_about_a_waiting_text_or_a_chunk_that_is_no_more_is_gone
         memory.preferences.add(TRAIN)
         memory.add([Item(id="a", text="red wine new")])
     assert b"Oldsecret" not in path.read_bytes()
-
-
-def test_namespaces_share_nothing(path: Path) -> None:
-    ann, bob, texts = Scripted(), Scripted(), ["red wine", "red wine nowine"]
-    with opened(path, ann, WINE, namespace="ann", ledger=0) as memory:
-        memory.add(texts)
-        with opened(path, bob, WINE, namespace="bob") as other:
-            other.add(texts)
-            assert (ann.calls, bob.calls) == (2, 2)
-            other.preferences.remove(WINE)
-        memory.add(["red wine nowine", Item(id="new", text="red wine")])
-        assert ann.calls == 2
 
 
 def test_namespaces_and_texts_cannot_be_mistaken_for_each_other(path: Path) -> None:

@@ -166,7 +166,6 @@ class Connection:
         """
         with self._lock:
             db = self.connection
-            self.check_place()
             self.check_writable()
             waits = 0 if wait else int(self.scalar("PRAGMA busy_timeout"))
             if not wait:
@@ -204,13 +203,21 @@ class Connection:
             finally:
                 self._rollback()
 
-    def read(self, sql: str, parameters: Sequence[Any] = (), *, named: bool = False) -> list[Any]:
-        """Return all rows of a statement, as tuples or with their columns by name."""
+    def read(
+        self, sql: str, parameters: Sequence[Any] = (), *, among: Sequence[Any] | None = None, named: bool = False
+    ) -> list[Any]:
+        """Return all rows of a statement, as tuples or with their columns by name.
+
+        One that ends in IN is read in blocks of the values `among`, because SQLite limits the variables.
+        """
+        rows: list[Any] = []
         with self._lock, self.explaining():
             cursor = self.connection.cursor()
             # Of the library that the connection is of.
             cursor.row_factory = sys.modules[type(cursor).__module__].Row if named else None
-            return cursor.execute(sql, parameters).fetchall()
+            for statement, values in [(sql, parameters)] if among is None else _blocks(sql, parameters, among):
+                rows += cursor.execute(statement, values).fetchall()
+        return rows
 
     def rows(
         self,
@@ -236,7 +243,7 @@ class Connection:
         """
         columns = table.select if texts else table.select_checked
         sql = f"SELECT {columns}{also and ', ' + also} FROM {table.name} {tail}"
-        rows = self.read(sql, values, named=True) if among is None else self.among(sql, among, *values, named=True)
+        rows = self.read(sql, values, among=among, named=True)
         table.check(self.path, list(zip(*rows, strict=True)), texts=texts)
         return rows
 
@@ -250,7 +257,7 @@ class Connection:
         places = [table.columns.index(name) for name in names]
         columns: list[list[Any]] = [[] for _ in names]
         # In blocks, so that no collection of garbage goes through a hundred thousand rows.
-        for sql, parameters in [(tail, values)] if among is None else _blocks(tail, among, values):
+        for sql, parameters in [(tail, values)] if among is None else _blocks(tail, values, among):
             with self._lock, self.explaining():
                 cursor = self.connection.execute(f"SELECT {table.select_checked} FROM {table.name} {sql}", parameters)
                 while block := cursor.fetchmany(_AT_ONCE):
@@ -270,13 +277,6 @@ class Connection:
         """Return a number that changes when another connection commits to the file."""
         return 0 if self.path is None else int(self.scalar("PRAGMA data_version"))
 
-    def among(self, sql: str, values: Sequence[Any], *before: Any, named: bool = False) -> list[Any]:
-        """Return the rows of a statement that ends in IN, read in blocks, because SQLite limits the variables."""
-        rows: list[Any] = []
-        for statement, parameters in _blocks(sql, values, before):
-            rows += self.read(statement, parameters, named=named)
-        return rows
-
     def insert(self, table: Table, **columns: Any) -> int:
         """Write a row with its checksums, in place of one with the same key, and return its number."""
         return int(self.connection.execute(table.insert, table.values(columns)).lastrowid or 0)
@@ -285,19 +285,19 @@ class Connection:
         """Write rows as `insert` does, under new numbers if the table has any; return these, and the checksums."""
         if not rows:
             return [], []
-        if len(rows) == 1:  # SQLite tells its number: none has to be asked for
-            values = table.values(rows[0])
-            number = int(self.connection.execute(table.insert, values).lastrowid or 0)
-            return [number] * table.numbered, [values[table.columns.index("crc")]]
-        numbers = list[int]()
-        if table.numbered:
-            first = 1 + int(self.scalar("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)) or 0)
-            numbers = list(range(first, first + len(rows)))
         checked = [[row[name] for row in rows] for name in table.checked]
         texts = [[row[name] for row in rows] for name in table.texts]
         crcs = checksums(checked)
-        columns = [*([numbers] if numbers else []), *checked, crcs, *([*texts, checksums(texts)] if texts else [])]
-        self.connection.executemany(table.insert, zip(*columns, strict=True))
+        columns = [*checked, crcs, *([*texts, checksums(texts)] if texts else [])]
+        if not table.numbered:
+            self.connection.executemany(table.insert, zip(*columns, strict=True))
+            return [], crcs
+        if len(rows) == 1:  # SQLite tells its number: none has to be asked for
+            made = self.connection.execute(table.insert, (None, *(column[0] for column in columns)))
+            return [int(made.lastrowid or 0)], crcs
+        first = 1 + int(self.scalar("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,)) or 0)
+        numbers = list(range(first, first + len(rows)))
+        self.connection.executemany(table.insert, zip(numbers, *columns, strict=True))
         return numbers, crcs
 
     def update(self, table: Table, row: int, **columns: Any) -> None:
@@ -311,8 +311,8 @@ class Connection:
         self.connection.execute(table.update, dict(zip(table.columns, values, strict=True)))
 
 
-def _blocks(sql: str, values: Sequence[Any], before: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _blocks(sql: str, parameters: Sequence[Any], among: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield a statement that ends in IN with its parameters, for a block of the values at a time."""
-    for start in range(0, len(values), _VARIABLES):
-        block = values[start : start + _VARIABLES]
-        yield f"{sql} ({','.join('?' * len(block))})", (*before, *block)
+    for start in range(0, len(among), _VARIABLES):
+        block = among[start : start + _VARIABLES]
+        yield f"{sql} ({','.join('?' * len(block))})", (*parameters, *block)

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from os import PathLike
 from pathlib import Path
@@ -342,11 +342,14 @@ class Repository:
     def __init__(self, db: Database) -> None:
         self.db = db
 
-    def row(self, namespace: str, row_id: str | None) -> int | None:
+    def row(self, namespace: str, row_id: str) -> int | None:
         """Return the number of the row with an id, or None."""
-        sql = f"SELECT row FROM {self.table} WHERE namespace = ? AND id = ?"
-        row = self.db.scalar(sql, (namespace, row_id))
-        return None if row is None else int(row)
+        return self.rows_of(namespace, [row_id]).get(row_id)
+
+    def rows_of(self, namespace: str, ids: Sequence[str]) -> dict[str, int]:
+        """Return id to the number of the row, for those of the ids that there are."""
+        sql = f"SELECT id, row FROM {self.table} WHERE namespace = ? AND id IN"
+        return dict(self.db.read(sql, (namespace,), among=ids))
 
     def count(self, namespace: str) -> int:
         """Return how many rows a namespace has."""

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -145,9 +145,7 @@ class Schema:
     @cached_property
     def tables(self) -> dict[str, Table]:
         """All tables by their names, except `sums`."""
-        with closing(sqlite3.connect(":memory:")) as db:
-            _execute(db, self.statements)
-            return {name: Table.of(db, name) for name, table, _ in described(db) if name == table != "sqlite_sequence"}
+        return tables_in(self.statements)
 
     @cached_property
     def _described(self) -> list[tuple[str, str, str]]:
@@ -234,6 +232,14 @@ def described(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """Return the tables and indexes of a database: name, table, and the statement that made it."""
     found = db.execute("SELECT name, tbl_name, sql FROM main.sqlite_master ORDER BY name").fetchall()
     return [(str(name), str(table), str(sql)) for name, table, sql in found]
+
+
+@lru_cache(maxsize=32)
+def tables_in(statements: str) -> dict[str, Table]:
+    """Return the tables that statements make, by their names."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        _execute(db, statements)
+        return {name: Table.of(db, name) for name, table, _ in described(db) if name == table != "sqlite_sequence"}
 
 
 def _execute(db: sqlite3.Connection, statements: str) -> None:

@@ -84,7 +84,7 @@ class Entries(Repository):
     """Repository of the entries of a memory.
 
     Attributes:
-        quoting: The number of the verifier that writes in the words of an entry's own preference and item only.
+        quoting: The number of the verifier that quotes nothing but the item and the entry's own preference.
     """
 
     table = "entries"
@@ -167,10 +167,13 @@ class Entries(Repository):
             self.db.update(ENTRIES, row, **{name: deflated_by(text, *known) for name, text in texts.items()})
 
     def forget_mentions(self, namespace: str, mentions: Mentions) -> None:
-        """Remove sentences that mention a removed preference from texts of entries; their embeddings stay."""
+        """Remove sentences that mention a removed preference from texts of entries; their embeddings stay.
+
+        Those of the verifier with the number `quoting` are not read.
+        """
         preferences = dict(self.db.read("SELECT row, text FROM preferences WHERE namespace = ?", (namespace,)))
-        free = f"SELECT entries.row FROM entries {_HERE} AND entries.verifier != ?"
-        rows = sorted(row for (row,) in self.db.read(free, (namespace, self.quoting)))
+        others = f"SELECT entries.row FROM entries {_HERE} AND entries.verifier != ?"
+        rows = sorted(row for (row,) in self.db.read(others, (namespace, self.quoting)))
         tail, also = "JOIN items ON items.row = entries.item WHERE entries.row IN", "items.text AS item_text"
         for start in range(0, len(rows), _AT_ONCE):
             changed: dict[int, dict[str, str | bytes]] = {}

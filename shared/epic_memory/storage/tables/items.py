@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from epic_memory.errors import decoding
+from epic_memory.storage.additions import Addition
 from epic_memory.storage.codecs import deflated, inflated, packed, unpacked
 from epic_memory.storage.memory_schema import ITEMS, PENDING
 from epic_memory.storage.sqlite.database import Database, Repository
-from epic_memory.storage.tables.gone import Gone
-from epic_memory.storage.tables.graph import Graph
 from epic_memory.types import FloatArray, Item
 from epic_memory.types.digests import item_digest
 from epic_memory.types.metadata import dumped_metadata
@@ -75,9 +74,9 @@ class Items(Repository):
 
     table = "items"
 
-    def __init__(self, db: Database, graph: Graph, gone: Gone) -> None:
+    def __init__(self, db: Database, additions: Sequence[Addition]) -> None:
         super().__init__(db)
-        self.graph, self.gone = graph, gone
+        self.additions = additions
 
     # writing
 
@@ -85,7 +84,8 @@ class Items(Repository):
         self, namespace: str, items: Sequence[Item], vectors: FloatArray, versions: Mapping[str, bytes] = {}
     ) -> TextRows:
         """Write items of which no other version is held, with E(x), shape `(n, d)`, and digests by id, where known."""
-        self.gone.mark(namespace, [f"item {item.id}" for item in items], gone=False)
+        for addition in self.additions:
+            addition.mark(namespace, [f"item {item.id}" for item in items], gone=False)
         codes = packed(vectors, small=True)
         columns = [
             _columns(namespace, item, code, versions.get(item.id) or version_of(item))
@@ -101,16 +101,17 @@ class Items(Repository):
         )
 
     def remove(self, namespace: str, ids: Sequence[str], *, waiting: bool = True, marked: str = "") -> None:
-        """Remove items with their entries and their passages in the graph, and with `waiting` from the retry queue.
+        """Remove items with their entries and what additions hold of them, and with `waiting` from the retry queue.
 
         For merges they can be `marked` as forgotten ("item"), or as replaced by another version ("version").
         """
         if not ids:
             return
-        if marked:
-            self.gone.mark(namespace, [f"{marked} {key}" for key in ids], gone=True if marked == "item" else None)
-        if found := list(self.db.among("SELECT row FROM items WHERE namespace = ? AND id IN", ids, namespace)):
-            self.graph.leave([row for (row,) in found])
+        found = list(self.rows_of(namespace, ids).values())
+        for addition in self.additions:
+            if marked:
+                addition.mark(namespace, [f"{marked} {key}" for key in ids], gone=True if marked == "item" else None)
+            addition.leave(found)
         for table in ("items", "pending") if waiting else ("items",):
             self.delete_ids(namespace, ids, table=table)
 
@@ -134,10 +135,6 @@ class Items(Repository):
     def is_current(self, namespace: str, item: Item) -> bool:
         """Tell whether exactly this version of an item is held, or waits in the retry queue."""
         return any(one.is_version(item) for one in self._versions(namespace, [item.id]))
-
-    def rows_of(self, namespace: str, ids: Sequence[str]) -> dict[str, int]:
-        """Return id to row, for those of the ids that are held."""
-        return dict(self.db.among("SELECT id, row FROM items WHERE namespace = ? AND id IN", ids, namespace))
 
     def ids(self, namespace: str) -> dict[int, str]:
         """Return row to id, for the items of a namespace, oldest first."""
@@ -172,7 +169,7 @@ class Items(Repository):
 
     def present(self, rows: Sequence[int]) -> set[int]:
         """Return those of the rows that are held."""
-        return {int(row) for (row,) in self.db.among("SELECT row FROM items WHERE row IN", list(rows))}
+        return {int(row) for (row,) in self.db.read("SELECT row FROM items WHERE row IN", among=rows)}
 
     def metadata(self, namespace: str) -> list[tuple[int, dict[str, Any]]]:
         """Return item row and metadata of every held item."""
@@ -250,7 +247,7 @@ class Items(Repository):
     def light_sizes(self, rows: Sequence[int]) -> dict[int, int]:
         """Return about how many bytes of the file items take, without their entries."""
         size = f"{ITEM_BYTES} + length(embedding) + 160"
-        return dict(self.db.among(f"SELECT row, {size} FROM items WHERE row IN", rows))
+        return dict(self.db.read(f"SELECT row, {size} FROM items WHERE row IN", among=rows))
 
     def raw_bytes(self) -> int:
         """Return about how many bytes of the file all items and entries take, in every namespace."""
@@ -278,10 +275,6 @@ class RetryQueue(Repository):
             preferences=json.dumps(list(dict.fromkeys([*known, *preferences]))),
             expires=None if item.expires_at is None else item.ends,
         )
-
-    def among(self, namespace: str, ids: Sequence[str]) -> set[str]:
-        """Return those of the ids that wait."""
-        return {key for (key,) in self.db.among("SELECT id FROM pending WHERE namespace = ? AND id IN", ids, namespace)}
 
     def rows(self, namespace: str) -> set[int]:
         """Return the rows of the held items that wait."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from epic_memory.errors import decoding
+from epic_memory.storage.additions import Addition
 from epic_memory.storage.codecs import packed, unpacked
 from epic_memory.storage.memory_schema import PREFERENCES
 from epic_memory.storage.sqlite.database import Database, Repository
-from epic_memory.storage.tables.gone import Gone
 from epic_memory.types import FloatArray, Preference, moment
 
 # The column `aspects` holds JSON: the aspects' own keys, if a model or the user gave any, and these two keys. NULL
@@ -27,9 +28,9 @@ class Preferences(Repository):
 
     table = "preferences"
 
-    def __init__(self, db: Database, gone: Gone) -> None:
+    def __init__(self, db: Database, additions: Sequence[Addition]) -> None:
         super().__init__(db)
-        self.gone = gone
+        self.additions = additions
 
     def load(self, namespace: str, dimension: int) -> tuple[list[int], list[Preference], FloatArray]:
         """Return rows, preferences and their embeddings `(m, d)`, in the user's order."""
@@ -63,7 +64,8 @@ class Preferences(Repository):
             position = self.db.scalar(
                 "SELECT coalesce(max(position), -1) + 1 FROM preferences WHERE namespace = ?", (namespace,)
             )
-        self.gone.mark(namespace, [f"preference {preference.id}"], gone=False)
+        for addition in self.additions:
+            addition.mark(namespace, [f"preference {preference.id}"], gone=False)
         return self.db.insert(
             PREFERENCES,
             namespace=namespace,
@@ -99,12 +101,6 @@ class Preferences(Repository):
         row = self.row(namespace, preference_id)
         if row is not None:
             self.db.update(PREFERENCES, row, position=position)
-
-    def namespaces(self) -> list[str]:
-        """Return every namespace that holds something, sorted."""
-        tables = ("preferences", "items", "pending", "proposals", "learnt")
-        rows = self.db.read(" UNION ".join(f"SELECT namespace FROM {table}" for table in tables))
-        return sorted(namespace for (namespace,) in rows)
 
 
 def _preference(row: sqlite3.Row) -> Preference:

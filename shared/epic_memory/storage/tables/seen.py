@@ -202,9 +202,8 @@ class Seen(Repository):
     def recorded(self, namespace: str, ids: Sequence[str]) -> dict[str, list[bytes]]:
         """Return item id to the digests of its versions that are on record."""
         found: dict[str, list[bytes]] = {}
-        for item_id, digest in self.db.among(
-            "SELECT id, digest FROM not_kept WHERE namespace = ? AND id IN", ids, namespace
-        ):
+        sql = "SELECT id, digest FROM not_kept WHERE namespace = ? AND id IN"
+        for item_id, digest in self.db.read(sql, (namespace,), among=ids):
             found.setdefault(item_id, []).append(digest)
         return found
 

@@ -20,7 +20,6 @@ from epic_memory.types.digests import digest
 from epic_memory.types.verdicts import combined
 
 _FREED = 0.1
-_DROPPED = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +62,6 @@ class Verdicts(Repository):
     table = "verdicts"
     kept: int = 0
     dropped: int = 0
-    _newest: int | None = None
 
     def recall(self, namespace: str, version: str, candidates: Sequence[Candidate]) -> Recalled:
         """Return the cached verdicts of candidates under a verifier's name."""
@@ -96,6 +94,7 @@ class Verdicts(Repository):
             return
         short = digest(version, size=8)
         rows: list[dict[str, Any]] = []
+        newest = int(self.db.scalar("SELECT max(written) FROM verdicts") or 0)
         for candidate, verdict in verdicts:
             if verdict.decision is Decision.UNDECIDED:
                 continue
@@ -109,7 +108,7 @@ class Verdicts(Repository):
                         "chunk": chunk,
                         "preference": digest(namespace, preference.text),
                         "version": short,
-                        "written": self._next(),
+                        "written": newest + len(rows) + 1,
                         "kept": int(alignment is not None),
                         "stance": alignment and str(alignment.stance),
                         "instruction": alignment and alignment.instruction,
@@ -144,7 +143,7 @@ class Verdicts(Repository):
         """
         hashes = [digest(namespace, text) for text in staying]
         sql = "SELECT chunk, preference, version, instruction, rationale FROM verdicts WHERE kept AND preference IN"
-        found = [row for row in self.db.among(sql, hashes) if mentions.inside("", *row[3:])]
+        found = [row for row in self.db.read(sql, among=hashes) if mentions.inside("", *row[3:])]
         texts = {digest(namespace, text): text for text in items} if found else {}
         gone = [row[:3] for row in found if row[0] in texts and mentions.inside(texts[row[0]], *row[3:])]
         if self.db.path is not None:
@@ -153,13 +152,6 @@ class Verdicts(Repository):
         sql = "DELETE FROM verdicts WHERE chunk = ? AND preference = ? AND version = ?"
         self.db.connection.executemany(sql, gone)
 
-    def _next(self) -> int:
-        """Return a number larger than all returned before."""
-        if self._newest is None:
-            self._newest = int(self.db.scalar("SELECT max(written) FROM verdicts") or 0)
-        self._newest += 1
-        return self._newest
-
     def drop(self, excess: int) -> None:
         """Drop the oldest answers, about `excess` of them."""
         oldest = self.db.read("SELECT written FROM verdicts ORDER BY written LIMIT 1 OFFSET ?", (excess,))
@@ -167,16 +159,11 @@ class Verdicts(Repository):
         self.dropped += self.delete("written < ?", before)
 
     def forget_all(self) -> None:
-        """Drop all answers."""
-        while held := self.total():
+        """Drop all answers; a file without any is not written."""
+        if held := self.total():
             with self.db.transaction():
-                self.drop(min(held, _DROPPED))
+                self.drop(held)
             self.db.give_back()
-        self.recount()
-
-    def recount(self) -> None:
-        """Read the newest number again, because another connection has written."""
-        self._newest = None
 
     def total(self) -> int:
         """Return how many verdicts are cached, in the whole file."""

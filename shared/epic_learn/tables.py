@@ -1,29 +1,54 @@
-"""Proposals: the table of changes that a user's words called for, open, accepted or rejected."""
+"""Tables of proposals, open, accepted or rejected, and of edits: a bounded history by which facts are taken back."""
 
 from __future__ import annotations
 
+import json
+import math
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, get_args
 
+from epic_learn.marks import MarkTable
+from epic_learn.types import Edit, Proposal, ProposalState, plain
 from epic_memory.errors import decoding
-from epic_memory.storage.memory_schema import PROPOSALS
-from epic_memory.storage.sqlite.database import Repository
+from epic_memory.storage.additions import Addition
+from epic_memory.storage.codecs import deflated, inflated
+from epic_memory.storage.sqlite.tables import tables_in
+from epic_memory.types import Item
 from epic_memory.types.digests import digest
-from epic_memory.types.proposals import Proposal, ProposalState, plain
 from epic_memory.types.validation import moment, one_of
+
+KEPT = 100
+"""Most edits of a namespace that are kept; the oldest go."""
+
+_PROPOSALS = """CREATE TABLE proposals (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, said BLOB NOT NULL,
+ state TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL, old TEXT NOT NULL, quote TEXT NOT NULL,
+ sentence TEXT NOT NULL, speaker TEXT NOT NULL, said_at REAL, conversation TEXT NOT NULL, turn INTEGER,
+ confidence REAL NOT NULL, source TEXT NOT NULL, ends TEXT NOT NULL, expires REAL, at INTEGER NOT NULL, crc INTEGER,
+ UNIQUE (namespace, id)
+);
+"""
+PROPOSALS = tables_in(_PROPOSALS)["proposals"]
+_EDITS = """CREATE TABLE edits (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, item TEXT NOT NULL, old TEXT,
+ at REAL NOT NULL, reason TEXT NOT NULL, expires REAL, crc INTEGER, text_crc INTEGER, texts NOT NULL
+);
+"""
+EDITS = tables_in(_EDITS)["edits"]
 
 _DIGEST = 8
 _WORDS = ("text", "old", "quote", "sentence", "speaker", "conversation", "ends")
-_BARE = {**dict.fromkeys(_WORDS, ""), "expires": None, "said_at": None}
+BARE = {**dict.fromkeys(_WORDS, ""), "expires": None, "said_at": None}
 _EXPORTED = tuple(name for name in PROPOSALS.checked if name not in ("namespace", "said"))
 
 
-class Proposals(Repository):
+class ProposalTable(Addition):
     """Repository of the proposals of a memory."""
 
-    table = "proposals"
+    statements, table, part, small, is_listed = _PROPOSALS, "proposals", "preferences", True, True
 
     def put(self, namespace: str, proposal: Proposal, state: ProposalState) -> None:
         """Write a proposal, in place of the one with its id; of a rejected one nothing but digests is kept."""
@@ -34,7 +59,7 @@ class Proposals(Repository):
         for name, when in (("expires", proposal.expires_at), ("said_at", proposal.said_at)):
             columns[name] = None if when is None else when.timestamp()
         columns |= {"confidence": float(proposal.confidence), "said": _said(proposal), "at": int(time.time())}
-        bare = _BARE if state == "rejected" else {}
+        bare = BARE if state == "rejected" else {}
         self.db.insert(PROPOSALS, **{**columns, **bare, "namespace": namespace, "state": state})
 
     def remove(self, namespace: str, proposal_id: str) -> None:
@@ -82,7 +107,11 @@ class Proposals(Repository):
         gone = {plain(text) for text in texts}
         accepted = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state = 'accepted'", namespace)
         self._withdraw([row for row in accepted if gone & {plain(row["text"]), plain(row["old"])}])
-        self.forget(namespace, gone)
+        self.forget(namespace, (), gone)
+
+    def expire(self, namespace: str, items: Sequence[Item]) -> None:
+        """Keep only digests of what led to facts whose time is over, as `withdraw` does."""
+        self.withdraw(namespace, [item.text for item in items if item.fact])
 
     def _unsay(self, namespace: str, quotes: Iterable[str]) -> None:
         """Drop the sentences of other proposals that hold words of which nothing is to stay."""
@@ -93,16 +122,79 @@ class Proposals(Repository):
 
     def _withdraw(self, rows: Sequence[sqlite3.Row]) -> None:
         for row in rows:
-            self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), **_BARE, "state": "rejected"})
+            self.db.insert_changed(PROPOSALS, row["row"], {**dict(row), **BARE, "state": "rejected"})
             self._unsay(row["namespace"], [row["quote"]])
 
-    def forget(self, namespace: str, texts: Iterable[str]) -> None:
+    def forget(self, namespace: str, ids: Sequence[str], texts: Iterable[str]) -> None:
         """Remove the proposals that name one of these preferences or facts."""
         forgotten = {plain(text) for text in texts}
         rows = self.db.rows(PROPOSALS, "WHERE namespace = ? AND state != 'rejected'", namespace)
         gone = [row for row in rows if {plain(row["text"]), plain(row["old"])} & forgotten]
         self.delete_rows(row["row"] for row in gone)
         self._unsay(namespace, [row["quote"] for row in gone])
+
+
+class EditTable(Addition):
+    """Repository of the edits of a memory's facts."""
+
+    statements, table, part, small = _EDITS, "edits", "documents", True
+
+    def put(self, namespace: str, edit: Edit) -> int:
+        """Record an edit, and return its number. Call it inside a transaction."""
+        row = self.db.insert(
+            EDITS,
+            namespace=namespace,
+            kind=edit.kind,
+            item=edit.item.id,
+            old=None if edit.old is None else edit.old.id,
+            at=edit.at,
+            texts=deflated(json.dumps([item and _object(item) for item in _items(edit)])),
+            reason=edit.reason,
+            expires=_end(edit),
+        )
+        self.keep(KEPT, "row DESC", "namespace = ?", namespace)
+        return row
+
+    def all(self, namespace: str) -> list[Edit]:
+        """Return the edits of a namespace, newest first, less those of what has expired."""
+        now = time.time()
+        return [edit for edit, end in self._all(namespace) if end is None or end > now]
+
+    def _all(self, namespace: str) -> list[tuple[Edit, float | None]]:
+        rows = self.db.rows(EDITS, "WHERE namespace = ? ORDER BY row DESC", namespace)
+        with decoding(self.db.path):
+            return [(_edit(row), row["expires"]) for row in rows]
+
+    def texts_of(self, namespace: str, ids: Sequence[str]) -> dict[str, str]:
+        """Return id to text, for those of the ids that an edit names, expired or not."""
+        wanted = set(ids)
+        found = (item for edit, _ in self._all(namespace) for item in _items(edit) if item is not None)
+        return {item.id: item.text for item in found if item.id in wanted}
+
+    def drop_oldest(self, namespace: str, missing: int) -> int:
+        """Remove the oldest edits, about as many as take so many bytes; return how many. For use in a transaction."""
+        size = "length(CAST(texts AS BLOB)) + length(item) + length(reason) + 80"
+        found = self.db.read(f"SELECT row, {size} FROM edits WHERE namespace = ? ORDER BY row", (namespace,))
+        before = accumulate((octets for _, octets in found), initial=0)
+        going = [row for (row, _), freed in zip(found, before, strict=False) if freed < missing]
+        self.delete_rows(going)
+        return len(going)
+
+    def expire(self, namespace: str, items: Sequence[Item]) -> None:
+        """Remove the edits that led to items whose time is over, and those they were part of."""
+        self.forget(namespace, [item.id for item in items])
+
+    def forget(self, namespace: str, ids: Sequence[str], texts: Iterable[str] = ()) -> None:
+        """Remove the edits that led to one of the items, and those it was part of."""
+        going, seen = list(ids), set(ids)
+        while going:
+            one = going.pop()
+            olds = self.db.read("SELECT old FROM edits WHERE namespace = ? AND item = ?", (namespace, one))
+            self.delete("namespace = ?1 AND (item = ?2 OR old = ?2)", namespace, one)
+            # What it replaced, replaced something else before.
+            earlier = {old for (old,) in olds if old is not None} - seen
+            seen |= earlier
+            going += earlier
 
 
 def checked_line(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +206,7 @@ def checked_line(line: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: line[name] for name in (*_EXPORTED, "said")}
     state, said = one_of("state", columns["state"], get_args(ProposalState)), bytes.fromhex(columns["said"])
     bare = state == "rejected"
-    if bare and any(columns[name] for name in _BARE):
+    if bare and any(columns[name] for name in BARE):
         raise ValueError("of a rejected proposal nothing is kept but digests")
     # What was rejected has no words; all else of it has to be as in any other.
     _proposal({**columns, "text": "x", "old": "x", "quote": "x"} if bare else columns)
@@ -141,3 +233,34 @@ def _proposal(row: sqlite3.Row | Mapping[str, Any]) -> Proposal:
         said_at=None if row["said_at"] is None else moment(row["said_at"]),
         expires_at=None if row["expires"] is None else moment(row["expires"]),
     )
+
+
+def _items(edit: Edit) -> list[Item | None]:
+    return [edit.item, edit.old, edit.displaced]
+
+
+def _end(edit: Edit) -> float | None:
+    """Return when the first of an edit's items expires, in Unix seconds; None for never."""
+    end = min(item.ends for item in _items(edit) if item is not None)
+    return None if end == math.inf else end
+
+
+def _object(item: Item) -> dict[str, Any]:
+    ends = None if item.expires_at is None else item.expires_at.isoformat()
+    return {"text": item.text, "id": item.id, "metadata": dict(item.metadata), "expires_at": ends}
+
+
+def _edit(row: sqlite3.Row) -> Edit:
+    new, old, displaced = json.loads(inflated(row["texts"]))
+    return Edit(
+        kind=row["kind"],
+        item=Item(**new, fact=True),
+        old=None if old is None else Item(**old, fact=True),
+        reason=row["reason"],
+        displaced=None if displaced is None else Item(**displaced),
+        id=int(row["row"]),
+        at=float(row["at"]),
+    )
+
+
+ADDITIONS = (EditTable, ProposalTable, MarkTable)

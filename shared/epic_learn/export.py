@@ -16,16 +16,21 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from epic_memory.encoders.base import Embed, described
+from pydantic import BaseModel, Field
+
+from epic_learn.facts.editing import check_length
+from epic_learn.never import Rules
+from epic_learn.tables import ProposalTable, checked_line
+from epic_memory.encoders.base import described, embed
 from epic_memory.errors import InvalidInputError, StoreError
 from epic_memory.pipeline.aspects import asks_model, read_preferences
+from epic_memory.pipeline.opening import take_up
 from epic_memory.pipeline.session import Session
-from epic_memory.runtime.effects import Effects
+from epic_memory.runtime.effects import Clock, run
 from epic_memory.runtime.optional import optional
 from epic_memory.storage.sqlite.files import check_name, check_path, new_file
 from epic_memory.storage.tables.entries import NewEntry
 from epic_memory.storage.tables.items import HeldItem
-from epic_memory.storage.tables.proposals import checked_line
 from epic_memory.types import FloatArray, Item, Preference, Stance
 from epic_memory.types.digests import DIGEST_BYTES
 from epic_memory.types.metadata import dumped_metadata
@@ -91,11 +96,13 @@ def lines_of(session: Session) -> Iterator[str]:
         for item, reason, preferences in waiting:
             pending = {"kind": "pending", **_item(item), "reason": reason, "preferences": preferences}
             yield json.dumps(pending, ensure_ascii=False)
-        proposals = store.proposals.exported(namespace)
+        proposals = ProposalTable(store).exported(namespace)
         for columns in proposals:
             yield json.dumps({**columns, "proposal": columns["kind"], "kind": "proposal"}, ensure_ascii=False)
-        if (reranker := store.learnt.reranker(namespace)) is not None:
-            yield json.dumps({"kind": "reranker", "reranker": reranker}, ensure_ascii=False)
+        if "learnt" in store.schema.tables:
+            reranker = optional("epic_rerank.tables", "Learnt")(store).reranker(namespace)
+            if reranker is not None:
+                yield json.dumps({"kind": "reranker", "reranker": reranker}, ensure_ascii=False)
         counts = {"preferences": len(known), "items": items, "pending": len(waiting), "proposals": len(proposals)}
         yield json.dumps({"kind": "end", **counts})
 
@@ -180,7 +187,7 @@ def _take_header(read: Portable, line: Any) -> None:
     if not isinstance(line.get("verifier"), (str, NoneType)):
         raise ValueError("the verifier is no name")
     if line.get("never"):
-        optional("epic_learn.never", "Rules").of(line["never"])
+        Rules.of(line["never"])
 
 
 def _check_end(read: Portable, line: Any) -> None:
@@ -204,97 +211,94 @@ def _checked_item(line: Mapping[str, Any]) -> Item:
     item = Item(id=line["id"], text=line["text"], metadata=line["metadata"], **more)
     dumped_metadata(item.metadata, item.id)
     if item.fact:
-        optional("epic_learn.facts.editing", "check_length")(item.text)
+        check_length(item.text)
     return item
 
 
-def _checked_entry(line: Mapping[str, Any]) -> dict[str, Any]:
-    for name, low in (("confidence", 0.0), ("similarity", -1.0)):
-        share = 0.0 if name == "confidence" and line[name] is None else line[name]
-        if not low - 1e-3 <= share <= 1.0 + 1e-3:
-            raise ValueError(f"{share!r} is not between {low} and 1")
-    for name in ("added", "verifier"):
-        if not -(2**53) < line[name] < 2**53 or int(line[name]) != line[name]:
-            raise ValueError(f"{line[name]!r} is no whole number that can be stored")
-    return {
-        "preference": None if line["preference"] is None else str(line["preference"]),
-        "stance": Stance(line["stance"]),
-        "confidence": None if line["confidence"] is None else float(line["confidence"]),
-        "similarity": float(line["similarity"]),
-        "added": int(line["added"]),
-        "verifier": int(line["verifier"]),
-        "instruction": str(line["instruction"]),
-        "rationale": str(line["rationale"]),
-    }
+class _Entry(BaseModel):
+    """An entry as an export has it; shares may be off by what was rounded."""
+
+    preference: str | None
+    stance: Stance
+    confidence: float | None = Field(ge=-1e-3, le=1.001)
+    similarity: float = Field(ge=-1.001, le=1.001)
+    added: int = Field(gt=-(2**53), lt=2**53)
+    verifier: int = Field(gt=-(2**53), lt=2**53)
+    instruction: str
+    rationale: str
 
 
 def _take_item(read: Portable, line: Any) -> None:
     held = HeldItem(item=_checked_item(line), digest=bytes.fromhex(line["version"]))
     if len(held.digest) != DIGEST_BYTES:
         raise ValueError("its version is none")
-    entries = [_checked_entry(entry) for entry in line["entries"]]
+    entries = [_Entry.model_validate(entry).model_dump() for entry in line["entries"]]
     if bool(entries) + bool(line["light"]) + held.item.fact != 1:
         raise ValueError("an item has entries, is in the light tier, or is a fact of the user")
     read.items.append((held, entries))
 
 
-def take_in(session: Session, read: Portable) -> Effects[None]:
-    """Write an export into a namespace, in one transaction; one that holds something is a `StoreError`."""
-    encoder = session.encoder
+def take_over(session: Session, read: Portable) -> None:
+    """Write an export into a memory, and open it; a namespace that holds something is a `StoreError`."""
+    store, namespace, encoder = session.store, session.namespace, session.encoder
+    if store.meta_of("encoder") is not None:
+        session.check_encoder()
+    same = read.header.get("encoder") == described(encoder)
+    tau = read.header.get("tau") if same else None
+    if session.own_tau is None and tau is not None:
+        session.own_tau = float(tau)
     asked = {preference.id for preference in read.preferences if asks_model(session, preference)}
-    stated = yield from read_preferences(session, read.preferences, session.opened)
-    preferences: FloatArray = yield Embed(encoder, [preference.text for preference in read.preferences], "embedding")
-    texts: dict[str, None] = {}
-    for held, entries in read.items:
-        texts |= dict.fromkeys([*(entry["instruction"] or held.item.content for entry in entries), held.item.searched])
-    vectors: FloatArray = yield Embed(encoder, list(texts), "embedding instructions")
-    vector_of = dict(zip(texts, vectors, strict=True))
-    store, namespace = session.store, session.namespace
+    stated = run(read_preferences(session, read.preferences, session.opened), Clock())
+    read.preferences = [preference for preference, _ in stated]
+    read.unread = {preference.id for preference, unread in stated if unread} | read.unread - asked
+    vector_of = vectors_of(session, read)
     with session.lock, store.transaction():
-        if namespace in store.preferences.namespaces():
+        if namespace in store.namespaces():
             raise StoreError(
                 f"{store.path} holds something in the namespace {namespace!r} already. Give another file or namespace."
             )
         session.mark_stale()
         if store.meta_of("encoder") is None:
             store.set_meta(encoder=described(encoder))
-        same = read.header.get("encoder") == described(encoder)
         for name in ("tau", "verifier", "never"):
             # A threshold belongs to the encoder it was found with.
             if read.header.get(name) is not None and (same or name != "tau"):
                 store.set_meta(**{f"{name}/{namespace}": read.header[name]})
-        rows = {
-            preference.id: store.preferences.add(
-                namespace, preference, vector, unread=unread or preference.id in read.unread - asked
-            )
-            for (preference, unread), vector in zip(stated, preferences, strict=True)
-        }
-        for held, entries in read.items:
-            write_item(session, held, entries, vector_of, rows)
-        for item, reason, ids in read.pending:
-            store.retry_queue.put(namespace, item, reason, ids)
-        store.proposals.import_(namespace, read.proposals)
+        put_in(session, read, vector_of)
         if read.reranker is not None and read.reranker["encoder"] in ("", encoder.fingerprint):
-            store.learnt.put(namespace, read.reranker)
+            optional("epic_rerank.tables", "Learnt")(store).put(namespace, read.reranker)
+    take_up(session, None, sync=False, reencode=False)
 
 
-def write_item(
-    session: Session,
-    held: HeldItem,
-    entries: list[dict[str, Any]],
-    vector_of: Mapping[str, FloatArray],
-    rows: Mapping[str, int],
-) -> None:
-    """Write an item with its entries, by the embeddings of their texts and the rows of their preferences."""
+def vectors_of(session: Session, read: Portable) -> dict[str, FloatArray]:
+    """Return the embeddings of preferences, items and instructions, by their texts."""
+    texts = dict.fromkeys(preference.text for preference in read.preferences)
+    for held, entries in read.items:
+        texts |= dict.fromkeys([*(entry["instruction"] or held.item.content for entry in entries), held.item.searched])
+    return dict(zip(texts, embed(session.encoder, list(texts)), strict=True))
+
+
+def put_in(session: Session, read: Portable, vector_of: Mapping[str, FloatArray]) -> None:
+    """Write preferences, known or new, items that are not held, what waits, and proposals; inside a transaction."""
     store, namespace = session.store, session.namespace
-    item, vector = held.item, vector_of[held.item.searched]
-    item_row = store.items.put_all(namespace, [item], vector[None], {item.id: held.digest}).rows[0]
-    for columns in entries:
-        entry = dict(columns)
-        preference = entry.pop("preference")
-        if preference is not None and preference not in rows:
-            raise InvalidInputError(f"Item {held.item.id!r} is held for a preference that is not in the export.")
-        vector = vector_of[entry["instruction"] or held.item.content]
-        store.entries.add(
-            item_row, rows.get(preference or ""), NewEntry(preference_id=preference, vector=vector, **entry)
-        )
+    rows = {preference.id: row for row, preference in store.preferences.at(namespace).items()}
+    for preference in read.preferences:
+        vector, unread = vector_of[preference.text], preference.id in read.unread
+        if preference.id in rows:
+            store.set_preference(namespace, preference, vector)
+            store.preferences.set_stated(namespace, preference, unread=unread)
+        else:
+            rows[preference.id] = store.preferences.add(namespace, preference, vector, unread=unread)
+    for held, entries in read.items:
+        item, vectors = held.item, vector_of[held.item.searched][None]
+        item_row = store.items.put_all(namespace, [item], vectors, {item.id: held.digest}).rows[0]
+        for columns in entries:
+            under = columns["preference"]
+            if under is not None and under not in rows:
+                raise InvalidInputError(f"Item {item.id!r} is held for a preference that is not in the export.")
+            rest = {name: value for name, value in columns.items() if name != "preference"}
+            vector = vector_of[columns["instruction"] or item.content]
+            store.entries.add(item_row, rows.get(under), NewEntry(preference_id=under, vector=vector, **rest))
+    for item, reason, ids in read.pending:
+        store.retry_queue.put(namespace, item, reason, ids)
+    ProposalTable(store).import_(namespace, read.proposals)

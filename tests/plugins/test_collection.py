@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import random
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -574,19 +573,6 @@ def test_threads_add_delete_and_search_at_once(collection: Collection) -> None:
     assert {r.id for r in collection.records()} == written
     assert len(collection.search("red", 99)) == 32
     collection.verify()
-
-
-async def test_a_cancelled_call_writes_all_or_nothing(collection: Collection) -> None:
-    for wait in range(6):
-        task = asyncio.ensure_future(collection.aadd([record(2 * wait), record(2 * wait + 1)]))
-        for _ in range(wait):
-            await asyncio.sleep(0.0005)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    held = {r.id for r in collection.records()}
-    assert all((f"r{2 * n}" in held) == (f"r{2 * n + 1}" in held) for n in range(6))
-    assert set(ids(collection.search("red", 99))) == held
 
 
 # other encoders

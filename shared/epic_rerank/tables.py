@@ -7,18 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from epic_memory.errors import decoding
+from epic_memory.storage.additions import Addition
 from epic_memory.storage.codecs import deflated, inflated
-from epic_memory.storage.memory_schema import LEARNT
-from epic_memory.storage.sqlite.database import Repository
+from epic_memory.storage.sqlite.tables import tables_in
 
+_STATEMENTS = """CREATE TABLE learnt (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, kind TEXT NOT NULL, value NOT NULL, crc INTEGER
+);
+"""
+LEARNT = tables_in(_STATEMENTS)["learnt"]
 EVENTS = 64
 """Most feedback of a namespace that is kept; the oldest goes."""
 
 
-class Learnt(Repository):
+class Learnt(Addition):
     """Repository of the reranker of each namespace, and of feedback: numbers only, no text."""
 
-    table = "learnt"
+    statements, table, part, is_listed = _STATEMENTS, "learnt", "preferences", True
 
     def reranker(self, namespace: str) -> Mapping[str, Any] | None:
         """Return the reranker of a namespace as JSON, or None."""
@@ -42,9 +47,13 @@ class Learnt(Repository):
             self._insert(namespace, "feedback", event)
             self.keep(EVENTS, "row DESC", "namespace = ? AND kind = 'feedback'", namespace)
 
-    def forget(self, namespace: str) -> bool:
+    def clear(self, namespace: str) -> bool:
         """Remove all that was learnt; return whether there was anything. Call it inside a transaction."""
         return self.delete("namespace = ?", namespace) > 0
+
+    def reencode(self, namespace: str) -> None:
+        """Remove all that was learnt: its features were another encoder's."""
+        self.clear(namespace)
 
     def _of(self, namespace: str, kind: str) -> list[Any]:
         # All rows are read, so that one whose namespace or kind was changed is noticed by its checksum.
@@ -56,3 +65,6 @@ class Learnt(Repository):
 
     def _insert(self, namespace: str, kind: str, value: Mapping[str, Any]) -> None:
         self.db.insert(LEARNT, namespace=namespace, kind=kind, value=deflated(json.dumps(value, separators=(",", ":"))))
+
+
+ADDITIONS = (Learnt,)

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
+from epic_memory.storage.additions import Addition
 from epic_memory.storage.memory_schema import LEDGER
-from epic_memory.storage.sqlite.database import Repository
-from epic_memory.types.digests import level_of, line_mark, mark_of
+from epic_memory.types.digests import DIGEST_BYTES, digest
 
 # Of each kind and salt: a block of some marks in a row of the table.
 _MOST, _IN_A_ROW = 4096, 256
 _SALT = "salt"
 
 
-class Gone(Repository):
+class MarkTable(Addition):
     """Repository of marks: of "item ID", "preference ID", "version ID" of an item, and of what came in whose place."""
 
-    table = "ledger"
+    statements, table = "", "ledger"
 
     def marks(self, namespace: str, kind: str = "gone") -> dict[str, list[bytes]]:
         """Return the marks by their salt, oldest first: the file's own, and those of files that were merged into it.
@@ -44,6 +45,10 @@ class Gone(Repository):
             for start in range(0, len(kept), _IN_A_ROW):
                 self.db.insert(LEDGER, namespace=name, digests=b"".join(kept[start : start + _IN_A_ROW]))
 
+    def start(self) -> None:
+        """Make the salt, so that all copies of the file have the same."""
+        self.salt()
+
     def salt(self) -> str:
         """Return the salt of the file and its copies, made if there is none."""
         found = self.db.meta_of(_SALT)
@@ -51,7 +56,7 @@ class Gone(Repository):
             self.db.set_meta(**{_SALT: (found := secrets.token_hex(8))})
         return found
 
-    def mark(self, namespace: str, keys: Sequence[str], *, gone: bool | None = True) -> None:
+    def mark(self, namespace: str, keys: Sequence[str], *, gone: bool | None) -> None:
         """Mark things as forgotten; as added again if they were; or for None once more, whatever they are."""
         known = self.marks(namespace)
         for salt, marks in ({self.salt(): [], **known} if gone is not False else known).items():
@@ -66,4 +71,22 @@ class Gone(Repository):
             first, mark = line_mark(set(marks), salt, old), line_mark(set(marks), salt, new)
             origins = {one[:6]: one[6:] for one in self.marks(namespace, "from").get(salt, [])}
             self.unite(namespace, salt, [mark + origins.get(first, first)], "from")
-        self.mark(namespace, [f"preference {old}"])
+        self.mark(namespace, [f"preference {old}"], gone=True)
+
+
+def mark_of(salt: str, key: str, level: int) -> bytes:
+    """Return the mark of something that was forgotten, for the first time or once more, or is there again."""
+    return digest(salt, key, str(level), size=DIGEST_BYTES)
+
+
+def level_of(marks: AbstractSet[bytes], salt: str, key: str) -> int:
+    """Return how many marks something has: it is forgotten if the number is odd."""
+    level = 0
+    while mark_of(salt, key, level + 1) in marks:
+        level += 1
+    return level
+
+
+def line_mark(marks: AbstractSet[bytes], salt: str, preference_id: str) -> bytes:
+    """Return the mark of a preference as it is held now, which has another one when it is added again."""
+    return mark_of(salt, f"from {preference_id}", level_of(marks, salt, f"preference {preference_id}"))

@@ -10,11 +10,23 @@ from typing import Any
 
 from epic_memory.encoders.base import checked_vector
 from epic_memory.errors import InvalidInputError, decoding
+from epic_memory.storage.additions import Addition
 from epic_memory.storage.codecs import deflated, inflated, unpacked
-from epic_memory.storage.memory_schema import KEYS, RECORDS
-from epic_memory.storage.sqlite.database import Database, Repository
+from epic_memory.storage.sqlite.database import Database
+from epic_memory.storage.sqlite.tables import tables_in
 from epic_memory.types import FloatArray, Stance, checked_string
 from epic_memory.types.items import content_of
+
+_STATEMENTS = """CREATE TABLE records (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, namespace TEXT NOT NULL, id TEXT NOT NULL, metadata NOT NULL, crc INTEGER,
+ text_crc INTEGER, text NOT NULL, UNIQUE (namespace, id)
+);
+CREATE TABLE keys (
+ row INTEGER PRIMARY KEY AUTOINCREMENT, record INTEGER REFERENCES records ON DELETE CASCADE NOT NULL,
+ position INTEGER NOT NULL, stance TEXT, vector BLOB NOT NULL, crc INTEGER, UNIQUE (record, position)
+);
+"""
+RECORDS, KEYS = (tables_in(_STATEMENTS)[name] for name in ("records", "keys"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +82,7 @@ class Record:
             raise InvalidInputError(f"The metadata of document {self.id!r} must be a mapping with string keys.")
 
 
-class Records(Repository):
+class Records(Addition):
     """Repository of the records of one collection, and of their keys.
 
     Args:
@@ -78,9 +90,9 @@ class Records(Repository):
         namespace: The name of the collection in its file.
     """
 
-    table = "records"
+    statements, table = _STATEMENTS, "records"
 
-    def __init__(self, db: Database, namespace: str) -> None:
+    def __init__(self, db: Database, namespace: str = "") -> None:
         super().__init__(db)
         self.namespace = namespace
 
@@ -149,3 +161,6 @@ def keys_of(record: Record) -> tuple[Key, ...]:
         return (text,)
     judged = bool(record.keys) and all(key.stance is not None for key in record.keys)
     return (*record.keys, text) if judged and record.text.strip() else record.keys
+
+
+ADDITIONS = (Records,)

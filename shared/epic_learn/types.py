@@ -1,4 +1,4 @@
-"""Proposals: changes of what is remembered of a user, drawn from the user's own words, in force once accepted."""
+"""Proposals, changes that the user's own words call for, in force once accepted; edits, what adding a fact did."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Literal, TypeAlias, get_args
 
 from epic_memory.errors import InvalidInputError
+from epic_memory.types.items import Item
 from epic_memory.types.validation import checked_moment, checked_text, one_of, stable_id
 
 ProposalKind: TypeAlias = Literal[
     "add_preference", "replace_preference", "remove_preference", "add_fact", "update_fact", "end_fact"
 ]
 ProposalState: TypeAlias = Literal["open", "accepted", "rejected"]
+EditKind: TypeAlias = Literal["insert", "replace", "duplicate", "end"]
 
 _MOST_TURNS = 2**53
 _WITHOUT_TEXT = ("remove_preference", "end_fact")
@@ -106,6 +108,40 @@ class Proposal:
         until = "" if self.expires_at is None else f"  (until {self.expires_at:%Y-%m-%d %H:%M} UTC)"
         said = f", for {self.ends!r}" if self.ends else ""
         return f"{self.kind.replace('_', ' ')}: {change}{until[:-1]}{said}{until[-1:]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """Effect of adding one fact.
+
+    Attributes:
+        kind: "insert", "replace" (the old fact went for it), "duplicate" (it was known, and nothing changed) or "end"
+            (it says that the old fact is over, which went).
+        item: The fact that was added.
+        old: The fact that it replaced, repeated or ended; None for an insert.
+        reason: Why, in words.
+        displaced: What was held under the fact's id as an item like any other; None for nothing.
+        id: Number under which `MemoryFacts.undo` takes it back; 0 for a duplicate.
+        at: When, in Unix seconds.
+    """
+
+    kind: EditKind
+    item: Item
+    old: Item | None = None
+    reason: str = ""
+    displaced: Item | None = None
+    id: int = 0
+    at: float = 0.0
+
+    @property
+    def touched(self) -> frozenset[str]:
+        """The ids of the facts that it added, replaced or ended."""
+        added = {self.item.id} if self.kind != "end" else set()
+        return frozenset(added | ({self.old.id} if self.old is not None else set()))
+
+    def __str__(self) -> str:
+        old = f" (before: {self.old.text})" if self.old is not None else ""
+        return f"{self.kind}: {self.item.text}{old}" + (f" - {self.reason}" if self.reason else "")
 
 
 def plain(text: str) -> str:
