@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict, Field, InstanceOf, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import OVERRIDES, per_call, without_settings
@@ -43,14 +43,9 @@ class OptionsRetriever(Open, BaseRetriever):
     )
 
     embeddings: Any = Field(default=None, repr=False)
-    k: int = 5
+    k: Annotated[int, BeforeValidator(checked_k)] = 5
 
     _per_call: ClassVar[tuple[str, ...]]
-
-    @field_validator("k", mode="before")
-    @classmethod
-    def _checked_k(cls, k: object) -> int:
-        return checked_k(k)
 
     @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -78,12 +78,9 @@ def _link(link: RelatedNodeInfo) -> RelatedNodeInfo:
     return link.model_copy(update={"metadata": copied(link.metadata)})
 
 
-def with_metadata(
-    found: NodeWithScore, added: Mapping[str, Any], *, without: Collection[str] = (), **update: Any
-) -> NodeWithScore:
-    """Return a copy of a retrieved node with more metadata; `update` changes the score."""
-    own = {key: copied(value) for key, value in found.node.metadata.items() if key not in without}
-    return NodeWithScore(node=copy_of(found.node, {**own, **added}), score=update.get("score", found.score))
+def with_metadata(found: NodeWithScore, added: Mapping[str, Any]) -> NodeWithScore:
+    """Return a copy of a retrieved node with more metadata."""
+    return NodeWithScore(node=copy_of(found.node, {**copied(found.node.metadata), **added}), score=found.score)
 
 
 def memory_item(node: object) -> Item:

@@ -36,7 +36,7 @@ class Run:
                 continue
             try:
                 # Without the metadata, which need not be JSON.
-                self.items.append(Item(id=node.node_id, text=node.get_content(step.metadata_mode)))
+                self.items.append(Item(id=node.node_id, text=text_of(node)))
             except InvalidInputError as error:
                 raise InvalidInputError(f"Node {number} ({node.node_id!r}): {error}") from None
             self._judged.append(node)

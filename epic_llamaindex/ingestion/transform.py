@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
+from llama_index.core.schema import BaseNode, TransformComponent
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, computed_field, model_validator
 from typing_extensions import Self, override
@@ -72,8 +72,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
         on_undecided: How to treat undecided nodes: "raise" an error; "keep" them as they are, without guidance; or
             "skip" them. `undecided` lists them, and a warning is logged. With "keep" and "skip", a pipeline's cache and
             docstore count their documents as done.
-        metadata_mode: How much of a node's metadata is judged with its text: MetadataMode.NONE, or as much as is
-            embedded (EMBED) or shown to a model (LLM), such as titles and the headers of a section.
         memory: Judge by this memory instead: its preferences, models and settings; its file caches what a model
             decided. Nothing else is written into it.
         show_progress: Show a progress bar.
@@ -86,7 +84,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
     encoder: Any = Field(default=None, exclude=True, repr=False)
     annotate: bool = True
     on_undecided: Literal["raise", "keep", "skip"] = "raise"
-    metadata_mode: MetadataMode = MetadataMode.NONE
     show_progress: bool = Field(default=False, exclude=True)
 
     _embedder: Encoder | None = PrivateAttr(default=None)

@@ -27,7 +27,7 @@ from epic_llamaindex.models import LlamaIndexLM
 from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
 from epic_memory import EpicMemory, Preference, Settings, Stance
-from epic_memory.errors import EncoderError, InvalidInputError, LMSetupError, LMUnavailableError, ReadOnlyError
+from epic_memory.errors import EncoderError, InvalidInputError, LMUnavailableError, ReadOnlyError
 from epic_memory.steering.relevance import SAMPLES
 from epic_memory.verification import LMVerifier
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll, memory_at, memory_of, settled
@@ -158,14 +158,6 @@ async def test_what_does_not_suit_can_be_left_out(keep: str, left: list[str], ru
     assert sorted(ids(await run(hashed(KeepAll(said), keep=keep), nodes, "red wine"))) == left
 
 
-async def test_without_reranking_order_and_scores_stay_and_no_query_is_embedded(run: Run) -> None:
-    nodes, encoder = found("green hills", "red wine from Spain", "steam engine", "red wine", score=None), HashEncoder()
-    nodes[1].score = 0.25
-    out = await run(hashed(rerank=False, keep="relevant", embed_model=encoder), nodes, "what to drink")
-    assert ids(out) == ["n1", "n3"] and [node.score for node in out] == [0.25, None]
-    assert stances(out) == ["supports", "supports"] and encoder.texts["what to drink"] == 0
-
-
 @pytest.mark.parametrize("query", [None, "", " \n"], ids=["none", "empty", "blank"])
 async def test_without_a_query_stances_decide_then_similarity_then_the_order_given(query: str | None, run: Run) -> None:
     nodes = found("a", "red wine bad", "red wine from Spain", "b", "red wine", "c")
@@ -186,7 +178,6 @@ async def test_nodes_without_text_come_last_as_they_are(keep: Any, run: Run) -> 
     assert ids(out) == (["n0", "image", "blank"] if keep == "all" else ["image", "blank"])
     assert out[-2].score == 0.9 and out[-2].node.metadata == odd and out[-1].score is None
     assert out[-2].node.get_content() == "" and out[-2].node is not image
-    assert ids(await run(EpicNodePostprocessor(preferences=[VEGAN], rerank=False), nodes)) == ["image", "blank", "n0"]
 
 
 async def test_all_kinds_of_nodes_with_text_are_judged(run: Run) -> None:
@@ -359,59 +350,28 @@ async def test_a_model_that_fails_leaves_nodes_undecided(run: Run, caplog: pytes
         assert len(llm.seen) == asked + 1 and "red wine b" in llm.prompts[-1]
 
 
-async def test_a_model_that_is_down_is_not_waited_for(
-    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    now, up = [1000.0], list[bool]()
-    monkeypatch.setattr("epic_llamaindex.ranking.monotonic", lambda: now[0])
+async def test_a_model_that_fails_is_not_waited_for_and_a_verifier_has_its_own_patience(run: Run) -> None:
+    texts, up = ("red wine a", "red wine b", "red wine c"), list[bool]()
     llm = scripted(lambda chunk: bool(up))
     processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
-    unknown, known = [None] * 3, ["supports"] * 3
-    # At first all of them, and one alone, each twice; then one in half a minute.
-    for later, answers, right, calls in (
-        (0.0, False, unknown, 4),
-        (29.0, False, unknown, 0),
-        (1.0, False, unknown, 1),
-        (29.0, True, unknown, 0),
-        (1.0, True, known, 1),
-        (0.0, False, known, 0),
-    ):
-        now[0] += later
-        up[:] = [True] * answers
-        before = len(llm.seen)
-        caplog.clear()
-        out = await run(processor, found("red wine a", "red wine b", "red wine c"), "red wine")
-        assert (stances(out), len(llm.seen) - before) == (right, calls)
-        assert ("3 texts are undecided" in caplog.text and "no server" in caplog.text) == (right is unknown)
-
-
-@pytest.mark.parametrize(
-    ("error", "calls"),
-    [
-        (LMUnavailableError("slow", timed_out=True), 2),
-        (LMUnavailableError("later", retry_after=20.0), 2),
-        (LMSetupError("no such model"), 1),
-    ],
-    ids=["timeout", "later", "setup"],
-)
-def test_no_timeout_and_no_long_pause_comes_twice(error: Exception, calls: int) -> None:
-    llm = ScriptedLLM(answers=lambda messages: error)
-    processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
-    processor.postprocess_nodes(found("red wine a", "red wine b", "red wine c"), query_str="wine")
-    assert len(llm.seen) == calls and processor.report.undecided == 3
-
-
-def test_one_failure_among_answers_is_tried_again_and_a_verifier_has_its_own_patience() -> None:
-    said = iter([False])
-    llm = scripted(lambda chunk: next(said, True))
-    processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
-    assert stances(processor.postprocess_nodes(found("red wine a", "red wine b"))) == ["supports"] * 2
-    assert len(llm.seen) == 2
-    llm = scripted(lambda chunk: False)
-    processor = hashed(LMVerifier(LlamaIndexLM(llm), retries=2, backoff=0.0))
-    for calls in (6, 7, 8):  # then once in each call
-        processor.postprocess_nodes(found("red wine a", "red wine b", "red wine c"))
+    # At first all of them and each alone, until it counts as down; then one in each call.
+    for calls, right in ((2, [None] * 3), (3, [None] * 3), (4, ["supports"] * 3)):
+        up[:] = [True] * (right[0] is not None)
+        assert stances(await run(processor, found(*texts), "red wine")) == right
         assert len(llm.seen) == calls
+    up.clear()
+    for options in (
+        {"llm": LMVerifier(LlamaIndexLM(llm), retries=2, backoff=0.0)},
+        {"settings": Settings(verifier=LMVerifier(LlamaIndexLM(llm), retries=2, backoff=0.0))},
+    ):
+        llm.seen.clear()
+        processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), **options)
+        for calls in (6, 7, 8):  # then once in each call
+            processor.postprocess_nodes(found(*texts))
+            assert len(llm.seen) == calls
+    german = EpicNodePostprocessor(preferences="red wine", llm=scripted(), settings=Settings(language="de"))
+    german.postprocess_nodes(found("red wine"))
+    assert "German" in german.llm.prompts[0]
 
 
 async def test_each_text_is_embedded_once_and_judged_once(run: Run) -> None:
@@ -504,7 +464,7 @@ def test_arguments_that_cannot_be(options: dict[str, Any], said: str) -> None:
 
 def test_settings_cannot_be_changed_behind_its_back() -> None:
     processor = EpicNodePostprocessor(preferences=[VEGAN])
-    for name in ("embed_model", "llm", "memory", "settings", "keep", "top_n", "rerank", "guidance"):
+    for name in ("embed_model", "llm", "memory", "settings", "keep", "top_n", "guidance"):
         with pytest.raises(ValidationError, match="frozen"):
             setattr(processor, name, getattr(processor, name))
     other = processor.model_copy(update={"preferences": ["I love steam engines."], "keep": "relevant"})

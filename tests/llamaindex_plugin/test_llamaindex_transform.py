@@ -282,20 +282,6 @@ async def test_the_share_that_passes_is_one_of_what_is_near_to_the_preferences_o
     assert keep.to_dict() == anew.to_dict()
 
 
-async def test_metadata_is_judged_where_that_is_asked_for(run: Run) -> None:
-    node = TextNode(text="An engine.", metadata={"title": "red wine", "path": "night train"}, id_="a")
-    node.excluded_embed_metadata_keys = ["path"]
-    assert await run(step(), [node]) == []
-    (kept,) = await run(step(metadata_mode=MetadataMode.EMBED), [node])
-    assert kept.text == "An engine." and kept.metadata["epic_preference"] == WINE
-    lm = Scripted()
-    (kept,) = await run(step(lm, metadata_mode="llm"), [node])
-    assert [one["preference"] for one in json.loads(kept.metadata["epic_alignments"])] == [WINE, TRAIN]
-    assert lm.asked[0].chunk == "title: red wine\npath: night train\nAn engine."
-    with pytest.raises(ValidationError, match="metadata_mode"):
-        step(metadata_mode="some")
-
-
 async def test_undecided_nodes_that_come_again_with_other_ids_are_the_same_ones(run: Run) -> None:
     lm = Scripted(lambda asked: "what?")
     keep = step(lm, on_undecided="skip")
