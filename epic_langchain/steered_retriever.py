@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import LangSmithRetrieverParams
@@ -16,11 +15,11 @@ from typing_extensions import Self, override
 
 from epic_langchain.documents import FoundDocument, described
 from epic_langchain.models import EpicEmbeddings, encoder_of
-from epic_langchain.retriever import OptionsRetriever
+from epic_langchain.retriever import OptionsRetriever, RunManager
 from epic_memory import Preference
 from epic_memory.encoders.base import aembed_query, embed_query
 from epic_memory.errors import InvalidInputError
-from epic_memory.runtime.effects import Call, Effects, arun, run
+from epic_memory.runtime.effects import Call, Effects
 from epic_memory.steering import Mode
 from epic_memory.types import FloatArray, checked_k, checked_text
 from epic_memory.types.modes import MinScore, checked_min_score
@@ -98,20 +97,10 @@ class SteeredRetriever(OptionsRetriever):
         return self
 
     @override
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
-    ) -> list[Document]:
-        return run(self._found(query, **options))
-
-    @override
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
-    ) -> list[Document]:
-        return await arun(self._found(query, **options), threaded=False)
-
     def _found(
         self,
         query: str,
+        run_manager: RunManager,
         *,
         k: int | None = None,
         filter: Any = None,

@@ -28,7 +28,7 @@ from epic_llamaindex.ranking import (
     Reranker,
     content_of,
 )
-from epic_memory import BuildReport, EpicMemory, Settings
+from epic_memory import BuildReport
 from epic_memory.context import format_hit
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.runtime.effects import Effects, arun, run
@@ -87,9 +87,6 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     """
 
     embed_model: Any = Field(default=None, exclude=True, frozen=True, repr=False)
-    llm: Any = Field(default=None, exclude=True, frozen=True, repr=False)
-    settings: Settings | None = Field(default=None, frozen=True)
-    memory: EpicMemory | None = Field(default=None, exclude=True, frozen=True, repr=False)
     keep: Keep = Field(default="all", frozen=True)
     top_n: int | None = Field(default=None, ge=1, frozen=True)
     guidance: Literal["metadata", "text"] = Field(default="metadata", frozen=True)

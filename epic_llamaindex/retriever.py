@@ -19,7 +19,6 @@ from llama_index.core.schema import (
     IndexNode,
     NodeWithScore,
     QueryBundle,
-    TextNode,
     TransformComponent,
 )
 from llama_index.core.vector_stores import MetadataFilters
@@ -30,8 +29,7 @@ from epic_llamaindex.events import search_event
 from epic_llamaindex.filters import SOURCE, filter_of
 from epic_llamaindex.models import encoder_of, lm_of, searched_of
 from epic_llamaindex.nodes import Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of
-from epic_memory import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preference
-from epic_memory.context import format_preferences, language_of_context, numbered_hits
+from epic_memory import BuildReport, EpicMemory, Filter, Hits, Item, Preference
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
@@ -41,6 +39,7 @@ from epic_memory.types import checked_k, checked_text
 from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.verification import Verifier
 from epic_plugins.copies import Open
+from epic_plugins.metadata import texts_of
 from epic_plugins.models import in_namespace, memory_report
 from epic_plugins.wrong_arguments import check_known, explained
 
@@ -94,9 +93,7 @@ class EpicRetriever(Open, BaseRetriever):
             `similarity_top_k`.
         embed_model: For opening a file: a `BaseEmbedding`, an encoder of epic_memory or its name; default: the embedded
             encoder. A memory that is open has its own.
-        callback_manager, verbose: As for `BaseRetriever`.
-        object_map, objects: Objects that replace the nodes referring to them: by the `index_id` of an index node or the
-            id of an item; or index nodes whose `index_id` or id is that of an item's node.
+        callback_manager, object_map, objects, verbose: As for `BaseRetriever`.
 
     Attributes:
         memory: The memory, also a graph's.
@@ -133,11 +130,9 @@ class EpicRetriever(Open, BaseRetriever):
             "filter": filter_of(filters),
             "options": checked_options(options),
         }
-        leading = list(objects or ())
-        self._index_ids = {node.node_id: node.index_id for node in leading}
         super().__init__(
             callback_manager=callback_manager,
-            object_map={**(object_map or {}), **{node.index_id: node.obj for node in leading}},
+            object_map={**(object_map or {}), **{node.index_id: node.obj for node in objects or ()}},
             verbose=verbose,
         )
         if namespace is not None:
@@ -244,26 +239,7 @@ class EpicRetriever(Open, BaseRetriever):
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
         dispatcher.event(search_event(hits, self._similarity_top_k))
-        language = language_of_context(hits)
-        nodes = [self._node(hit, number, language) for number, hit in numbered_hits(hits)]
-        opening = format_preferences(hits) if self._guidance == "text" else ""
-        if nodes and opening:
-            # The first node opens with the preferences that matter, as the memory's own context does.
-            nodes[0].node.set_content(f"{opening}\n\n{nodes[0].node.get_content()}")
-        return nodes
-
-    def _node(self, hit: Hit, number: int, language: str) -> NodeWithScore:
-        found = node_of(hit, number, guidance=self._guidance, language=language)
-        node, item_id = found.node, hit.item.id
-        known = node.index_id if isinstance(node, IndexNode) else item_id
-        for index_id in (known, self._index_ids.get(item_id, item_id)):
-            if index_id in self.object_map and isinstance(node, TextNode):
-                # BaseRetriever goes on to retrieve from the object that the index node refers to.
-                if not isinstance(node, IndexNode):
-                    found.node = node = IndexNode.from_text_node(node, index_id)
-                node.index_id = index_id
-                break
-        return found
+        return [node_of(hit, text, self._guidance) for hit, text in texts_of(hits, self._guidance)]
 
     # the nodes it retrieves from
 

@@ -123,10 +123,10 @@ class NoteRetriever(EpicRetriever):
     @override
     def _documents(self, hits: Hits) -> list[Document]:
         language = language_of_context(hits)
-        told = [(number, hit, document_of(hit)) for number, hit in numbered_hits(hits)]
-        for number, hit, document in told:
-            document.page_content = hit.content if number else format_hit(0, hit, language).partition("\n- ")[2]
-        return [document for _, _, document in told]
+        return [
+            document_of(hit, hit.content if number else format_hit(0, hit, language).partition("\n- ")[2])
+            for number, hit in numbered_hits(hits)
+        ]
 
 
 class _Known:

@@ -59,7 +59,8 @@ class EpicTransform(JudgingComponent, TransformComponent):
     of `memory`), so that the same call, repeated once the model answers, asks only for the rest.
 
     Attributes:
-        preferences: The user's, texts or `epic_memory.Preference`s.
+        preferences: The user's, texts or `epic_memory.Preference`s. The only attribute that can be changed; a change
+            takes effect at the next call, and verdicts under preferences that remain are kept.
         embed_model: Embeds instructions, and the texts that the coarse filter compares: a `BaseEmbedding`, an encoder
             of epic_memory or its name. Default: nodes get no embedding, and the embedded encoder compares.
         encoder: The coarse filter's encoder, if it is not to be `embed_model`.
@@ -80,27 +81,23 @@ class EpicTransform(JudgingComponent, TransformComponent):
         ValidationError: if an argument is invalid.
     """
 
-    embed_model: Any = Field(default=None, exclude=True, repr=False)
-    encoder: Any = Field(default=None, exclude=True, repr=False)
-    annotate: bool = True
-    on_undecided: Literal["raise", "keep", "skip"] = "raise"
-    show_progress: bool = Field(default=False, exclude=True)
+    embed_model: Any = Field(default=None, exclude=True, frozen=True, repr=False)
+    encoder: Any = Field(default=None, exclude=True, frozen=True, repr=False)
+    annotate: bool = Field(default=True, frozen=True)
+    on_undecided: Literal["raise", "keep", "skip"] = Field(default="raise", frozen=True)
+    show_progress: bool = Field(default=False, exclude=True, frozen=True)
 
     _embedder: Encoder | None = PrivateAttr(default=None)
-    _parts: tuple[Any, ...] = PrivateAttr(default=())
     _undecided: dict[str, BaseNode] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         self._is_judged_by_memory("encoder")
-        how = checked_settings(self.settings)
-        parts = (self.embed_model, self.encoder, self.llm, how.verifier, how.model_budget, self.memory)
-        # Keep unchanged models, and with them the verdicts they have reached.
-        if list(map(id, self._parts)) != list(map(id, parts)):
+        if not hasattr(self, "_verifier"):  # Keep models, and with them the verdicts they have reached.
             self._embedder = None if self.embed_model is None else encoder_of(self.embed_model)
             own = None if self.encoder is None else encoder_of(self.encoder)
             self._encoder = own or self._embedder or encoder_of(None)
-            self._verifier, self._parts = verifier_of(self.llm, self._encoder, how), parts
+            self._verifier = verifier_of(self.llm, self._encoder, self.settings)
         return self
 
     @computed_field(repr=False)  # type: ignore[prop-decorator]

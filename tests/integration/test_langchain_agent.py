@@ -15,7 +15,7 @@ from helpers import settled
 pytest.importorskip("langchain", reason="needs the extra agents")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, TodoListMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -226,17 +226,6 @@ async def test_options_that_could_not_be_read_are_refused(memory: EpicMemory) ->
 
 
 # beside other middleware, and later
-
-
-@both_ways
-async def test_beside_other_middleware(memory: EpicMemory, asynchronous: bool) -> None:
-    for order in (slice(None), slice(None, None, -1)):
-        model = ScriptedChat(answers=[ANSWER])
-        stack: list[Any] = [TodoListMiddleware(), EpicMemoryMiddleware(memory)]
-        agent = create_agent(model, middleware=stack[order], system_prompt="Be brief.")
-        await answered(agent, asynchronous, ask(QUESTION))
-        (system,) = model.systems
-        assert system.startswith("Be brief.") and "write_todos" in system and "Vdara" in model.told[0]
 
 
 @both_ways

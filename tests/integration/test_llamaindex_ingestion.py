@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +25,7 @@ from pydantic import Field
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from epic_memory import Preference, Stance
-from epic_memory.errors import EncoderError, LMUnavailableError, UndecidedError
+from epic_memory.errors import LMUnavailableError, UndecidedError
 from epic_memory.lm.prompting import prompt_of
 from epic_memory.verification import EmbeddedVerifier
 from helpers import HashEncoder, KeepAll, settled
@@ -218,18 +216,6 @@ async def test_a_memory_that_changes_is_no_hit(run: Run) -> None:
     assert len(keys) == 2
 
 
-async def test_a_cache_that_was_stored(tmp_path: Path, run: Run) -> None:
-    first = IngestionPipeline(transformations=[splitter(), step()])
-    found = await run(first, documents=DOCUMENTS)
-    first.persist(str(tmp_path))
-    for keep, seen in ((step(), 0), (step(preferences=[WINE, TRAIN]), 10)):
-        second = IngestionPipeline(transformations=[splitter(), keep])
-        second.load(str(tmp_path))
-        again = await run(second, documents=DOCUMENTS)
-        assert keep.report.seen == seen
-        assert seen or again == found
-
-
 async def test_nothing_undecided_is_cached(run: Run) -> None:
     lm = Scripted(stalls)
     keep = step(lm)
@@ -257,22 +243,6 @@ def stored(keep: EpicTransform, strategy: DocstoreStrategy, **options: Any) -> I
 STRATEGIES = list(DocstoreStrategy)
 
 
-@pytest.mark.parametrize(("strategy", "cached"), [(STRATEGIES[0], True), (STRATEGIES[1], False), (STRATEGIES[2], True)])
-async def test_a_document_store_skips_and_reingest_catches_up(
-    strategy: DocstoreStrategy, cached: bool, run: Run
-) -> None:
-    keep = step(embed_model=EpicEmbedding())
-    pipeline = stored(keep, strategy, disable_cache=not cached)
-    store: Any = pipeline.vector_store
-    found = await run(pipeline, documents=list(DOCUMENTS))
-    assert texts(found) == OF_WINE and in_store(store) == {node.node_id for node in found}
-    keep.preferences = [WINE, TRAIN]
-    assert await run(pipeline, documents=list(DOCUMENTS)) == []
-    changed = keep.reingest(pipeline)
-    fresh = step(preferences=[WINE, TRAIN])(splitter().get_nodes_from_documents(DOCUMENTS))
-    assert texts(changed) == texts(fresh) and in_store(store) == {node.node_id for node in changed}
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.value)
 async def test_a_model_that_fails_loses_no_document(strategy: DocstoreStrategy, run: Run) -> None:
     lm = Scripted(stalls)
@@ -287,21 +257,6 @@ async def test_a_model_that_fails_loses_no_document(strategy: DocstoreStrategy, 
     if keep.undecided:
         store.add(keep(keep.undecided))
     assert len(in_store(store)) == 4 and keep.undecided == []
-
-
-@pytest.mark.parametrize("part", ["encoder", "embed_model"])
-async def test_an_embedding_model_that_fails_loses_no_document(part: str, run: Run) -> None:
-    model = embedding()
-    keep = step(**{part: model})
-    pipeline = stored(keep, DocstoreStrategy.DUPLICATES_ONLY)
-    pipeline.vector_store = None
-    model.fail_with(ConnectionError("no route"))
-    with pytest.raises(EncoderError, match="no route"):
-        await run(pipeline, documents=list(DOCUMENTS))
-    assert len(keep.undecided) == 10
-    assert await run(pipeline, documents=list(DOCUMENTS)) == []  # known by now
-    model.fail_with(None)
-    assert set(OF_WINE) <= set(texts(keep(keep.undecided))) and keep.undecided == []
 
 
 # workers
@@ -321,13 +276,6 @@ async def test_workers_do_the_same(run: Run, embedded: bool) -> None:
     assert all((node.embedding is not None) == embedded for node in found)
     # The workers' cache is the pipeline's.
     assert len(pipeline.cache.cache.get_all(collection=pipeline.cache.collection)) == 3
-
-
-@pytest.mark.parametrize("what", ["llm", "memory"])
-async def test_workers_refuse_what_they_cannot_do(what: str, run: Run) -> None:
-    keep = step() if what == "llm" else EpicTransform(memory=memory_of(Scripted()))
-    with pytest.raises(pickle.PicklingError, match="Run the pipeline without num_workers"):
-        await run(IngestionPipeline(transformations=[keep]), nodes=list(NODES), num_workers=2)
 
 
 # indexes

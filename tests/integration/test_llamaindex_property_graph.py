@@ -48,17 +48,15 @@ from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, Simp
 
 from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore, SteeredRetriever
 from epic_llamaindex.property_graph import SteeredVectorContextRetriever
-from epic_memory import EpicMemory, Filter, Preference, Stance
+from epic_memory import EpicMemory, Preference, Stance
 from epic_memory.errors import (
     DuplicatePreferenceError,
-    EncoderError,
-    EncoderMismatchError,
     InvalidInputError,
     MemoryClosedError,
 )
 from epic_memory.types import Decision, Verdict
 from epic_memory.verification import LMVerifier
-from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, both, keep
+from helpers import Answering, HashEncoder, KeepAll, UndecidedAll, keep
 from llamaindex_models import ScriptedEmbedding, ScriptedLLM
 from scripted import Own, Script
 from tables import table
@@ -445,7 +443,7 @@ async def test_a_memory_without_preferences_has_nothing_to_say() -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [*table(__file__, "arguments_that_cannot_be"), ({"filters": Filter.eq("year", 2024)}, "filters are LlamaIndex's")],
+    table(__file__, "arguments_that_cannot_be"),
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_arguments_that_cannot_be(options: dict[str, Any], said: str) -> None:
@@ -460,11 +458,6 @@ def test_arguments_that_cannot_be(options: dict[str, Any], said: str) -> None:
         SteeredVectorContextRetriever(**{**given, **options})
 
 
-def test_unknown_arguments_are_errors(index: PropertyGraphIndex) -> None:
-    with pytest.raises(TypeError, match="top_k"):
-        steered(index, [AVOIDS], top_k=3)
-
-
 def test_an_index_that_cannot_be_searched() -> None:
     plain: Any = VectorStoreIndex([], embed_model=EpicEmbedding())
     with pytest.raises(InvalidInputError, match="must be a PropertyGraphIndex, not VectorStoreIndex"):
@@ -472,20 +465,3 @@ def test_an_index_that_cannot_be_searched() -> None:
     bare = graph_of(passages(), embed_kg_nodes=False)
     with pytest.raises(InvalidInputError, match="not embedded"):
         steered(bare, [AVOIDS])
-
-
-async def test_models_that_fail_or_do_not_fit(index: PropertyGraphIndex) -> None:
-    def with_model(model: ScriptedEmbedding) -> SteeredVectorContextRetriever:
-        return SteeredVectorContextRetriever(
-            index.property_graph_store, [AVOIDS], embed_model=model, vector_store=index.vector_store
-        )
-
-    with pytest.raises((EncoderMismatchError, ValueError)):
-        with_model(ScriptedEmbedding()).retrieve(QUERY)
-    down = ScriptedEmbedding()
-    retriever = with_model(down)
-    down.fail_with(RuntimeError("no power"))
-    with pytest.raises(EncoderError, match="no power"):
-        await both(retriever, "retrieve", QUERY)
-    with pytest.raises(InvalidInputError, match="query is empty"):
-        await retriever.aretrieve("  ")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -16,7 +13,6 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload, LlamaDebugHandler
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import RecursiveRetriever
 from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, TextNode
@@ -103,42 +99,4 @@ async def test_it_can_be_what_a_node_leads_to(retriever: BaseRetriever) -> None:
 # seen from outside
 
 
-async def test_callbacks_are_told(memory: EpicMemory, index: VectorStoreIndex) -> None:
-    debug = LlamaDebugHandler(print_trace_on_end=False)
-    manager = CallbackManager([debug])
-    for retriever in (
-        EpicRetriever(memory, callback_manager=manager),
-        SteeredRetriever(index.as_retriever(), PREFERENCES, callback_manager=manager),
-    ):
-        found = retriever.retrieve(QUERY)
-        await retriever.aretrieve(QUERY)
-        pairs = debug.get_event_pairs(CBEventType.RETRIEVE)
-        assert len(pairs) == 2
-        assert all((ended.payload or {})[EventPayload.NODES] == found for _, ended in pairs)
-        debug.flush_event_logs()
-
-
 # at once
-
-
-async def test_many_at_once_get_what_each_gets_alone(retriever: BaseRetriever) -> None:
-    queries = [QUERY, "a vegan stew", "poker nights", "the old town"] * 4
-    wanted = [retriever.retrieve(query) for query in queries]
-    assert await asyncio.gather(*map(retriever.aretrieve, queries)) == wanted
-
-    def ask(number: int) -> Any:
-        query = queries[number]
-        return retriever.retrieve(query) if number % 2 else asyncio.run(retriever.aretrieve(query))
-
-    with ThreadPoolExecutor(len(queries)) as pool:
-        assert await asyncio.to_thread(lambda: list(pool.map(ask, range(len(queries))))) == wanted
-
-
-async def test_ids_and_nodes_are_those_that_went_in(retriever: BaseRetriever) -> None:
-    before = copy.deepcopy(NODES)
-    own = {node.node_id: node for node in NODES}
-    for node in [*retriever.retrieve(QUERY), *await retriever.aretrieve(QUERY)]:
-        assert (node.text, node.metadata["kind"]) == (own[node.node_id].text, own[node.node_id].metadata["kind"])
-        node.metadata["kind"] = "changed"
-    assert before == NODES
-    assert "changed" not in {node.metadata["kind"] for node in retriever.retrieve(QUERY)}

@@ -588,28 +588,6 @@ def users() -> dict[str, Counting]:
     return {"anna": anna, "bob": bob}
 
 
-async def test_each_user_has_a_memory(users: dict[str, Counting], hooks: Hooks) -> None:
-    middleware = EpicMemoryMiddleware(users.__getitem__)
-    for user, other in (("anna", "Bob"), ("bob", "Anna")):
-        context = {"namespace": user}
-        note = note_of(await hooks.call(middleware, request_of(HumanMessage("Find hotels.", id="1"), context=context)))
-        assert f"{user.title()}'s hotels" in note and other not in note
-        assert [f"P1. {p.text}" in note for p in users[user].preferences] == [True]
-        await hooks.end(middleware, HumanMessage("Find hotels."), AIMessage(f"{user} hotels."), context=context)
-        assert len(users[user]) == 2
-    assert [len(memory.asked) for memory in users.values()] == [1, 1]
-    assert "user: Find hotels." in held(users["bob"])
-
-
-async def test_a_turn_that_another_user_ends_is_nobodys(users: dict[str, Counting], hooks: Hooks) -> None:
-    middleware, question = EpicMemoryMiddleware(users.__getitem__), HumanMessage("Find hotels by the sea.", id="1")
-    state = await hooks.begin(middleware, {"messages": [question]}, {"namespace": "anna"})
-    for user, kept in (("bob", 0), ("anna", 1)):
-        before = {name: len(memory) for name, memory in users.items()}
-        await hooks.end(middleware, question, AIMessage("Hotels."), context={"namespace": user}, state=state)
-        assert {name: len(memory) for name, memory in users.items()} == {**before, "anna": before["anna"] + kept}
-
-
 async def test_many_users_need_a_namespace(users: dict[str, Counting], hooks: Hooks) -> None:
     middleware = EpicMemoryMiddleware(users.__getitem__)
     with pytest.raises(InvalidInputError, match="namespace"):

@@ -13,7 +13,6 @@ pytest.importorskip("langchain_core", reason="needs the extra langchain")
 
 from langchain_core.documents import Document
 from langchain_core.load import dumpd, load
-from langchain_core.runnables import ConfigurableField
 from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import ValidationError
 
@@ -121,15 +120,6 @@ async def test_options_in_the_config_hold_unless_the_call_says_otherwise(memory:
         assert len(found) == count and found == await retriever.ainvoke(QUERY, config, **options)
         assert found == retriever.with_config(config).invoke(QUERY, **options)
         assert found == retriever.bind(**options).invoke(QUERY, config)
-
-
-def test_fields_can_be_made_configurable(memory: EpicMemory) -> None:
-    retriever = lc.EpicRetriever(memory=memory, k=4)
-    configurable = retriever.configurable_fields(guidance=ConfigurableField(id="guidance"))
-    first = configurable.invoke(QUERY, {"configurable": {"guidance": "text", "epic_k": 1}})
-    assert len(first) == 1 and "Document 1:\n" in first[0].page_content
-    assert configurable.invoke(QUERY) == retriever.invoke(QUERY)
-    assert retriever._get_ls_params()["ls_vector_store_provider"] == "epic"
 
 
 def test_users_in_one_file_have_one_retriever(tmp_path: Path) -> None:

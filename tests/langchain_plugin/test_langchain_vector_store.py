@@ -256,30 +256,6 @@ async def test_a_failing_model_stores_nothing_and_leaves_no_file_open(path: Path
 # documents with instructions
 
 
-def instructed(name: str, text: str, *instructions: str) -> Document:
-    """As the transformer writes it."""
-    alignments = [{"instruction": each, "stance": "supports", "preference": "p"} for each in instructions]
-    return Document(id=name, page_content=text, metadata={"epic_alignments": json.dumps(alignments)})
-
-
-async def test_a_document_is_found_by_its_text_and_in_the_papers_way_by_its_instructions(
-    store: EpicVectorStore,
-) -> None:
-    plainly = Document(id="c", page_content="-", metadata={"epic_instruction": "offer tea"})
-    store.add_documents([instructed("a", "green hills", "offer red wine", "take night train"), plainly])
-    for query in ("offer red wine", "take night train", "green hills"):
-        # A query that is steered towards itself stays as it is.
-        paper: dict[str, Any] = {"preferences": [query], "steering": "paper"}
-        scored = await both(store, "similarity_search_with_score", query, k=3, **paper)
-        assert ids([document for document, _ in scored]) == ["a", "c"]
-        assert scored[0][1] == pytest.approx(1.0, abs=TOLERANCE)
-        plain = store.similarity_search_with_score(query, 1)[0][1]
-        assert plain == pytest.approx(1.0 if query == "green hills" else 0.0, abs=TOLERANCE)
-    # Stored anew, it has other instructions, or none.
-    store.add_documents([Document(id="a", page_content="green hills")])
-    assert store.similarity_search_with_score("night train", 1, preferences=["night train"])[0][1] < TOLERANCE
-
-
 def test_what_the_transformer_writes_is_found(path: Path) -> None:
     kept = EpicDocumentTransformer(preferences=PREFERENCES).invoke(RAW)
     with EpicVectorStore(path=path) as made:
@@ -324,8 +300,8 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("add_texts", ["red"], {"ids": ["a"], "metadatas": [{"a": [{"b": {1: "x"}}]}]}, "no string"),
     ("add_texts", ["red"], {"ids": ["a"], "metadatas": [{"a": DEEP}]}, "too deeply"),
     *(("add_texts", wrong, {}, "texts") for wrong in ("red", b"red", ["red", 3], ["red", None], None)),
-    *(("add_texts", ["red"], {"ids": wrong}, "ids as a list") for wrong in ("a", b"a", 3)),
-    *(("add_texts", ["red"], {"ids": [wrong]}, "ids, all have to be of type str") for wrong in (3, b"a")),
+    *(("add_texts", ["red"], {"ids": wrong}, "several ids in a list") for wrong in ("a", b"a", 3)),
+    *(("add_texts", ["red"], {"ids": [wrong]}, "Expected ids") for wrong in (3, b"a")),
     *(("add_texts", ["red", "x"], {"ids": wrong}, f"{len(wrong)} ids for 2") for wrong in ([], ["a"], ["a"] * 3)),
     ("add_texts", ["red"], {"ids": ["\ud800"]}, "not valid Unicode"),
     *(("add_texts", ["red", "x"], {"metadatas": wrong}, f"{len(wrong)} metadatas for 2") for wrong in ([{}], [{}] * 3)),

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import StorageContext, VectorStoreIndex
-from llama_index.core.node_parser import HierarchicalNodeParser, SentenceSplitter, get_leaf_nodes
+from llama_index.core import VectorStoreIndex
+from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import PrevNextNodePostprocessor
-from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.schema import BaseNode, Document, NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.storage.docstore import SimpleDocumentStore
 
@@ -145,24 +144,6 @@ SENTENCES = [
     "More red wine, please.",
 ]
 STORY = Document(text=" ".join(SENTENCES[n % 4] for n in (0, 1, 2, 3, 1, 2, 1, 1, 0, 3, 0, 3, 1, 1, 1, 1)), id_="story")
-
-
-def hierarchy() -> list[BaseNode]:
-    return HierarchicalNodeParser.from_defaults(chunk_sizes=[80, 40, 12], chunk_overlap=0).get_nodes_from_documents(
-        [STORY]
-    )
-
-
-def test_the_auto_merging_retriever_finds_its_way() -> None:
-    found = step()(hierarchy())
-    store = StorageContext.from_defaults(docstore=SimpleDocumentStore())
-    store.docstore.add_documents(found)  # only what is kept
-    leaves = get_leaf_nodes(found)
-    index = VectorStoreIndex(leaves, storage_context=store, embed_model=EpicEmbedding())
-    retriever = AutoMergingRetriever(index.as_retriever(similarity_top_k=len(leaves)), store)
-    merged = retriever.retrieve("red wine")
-    assert merged and {one.node.node_id for one in merged} <= {node.node_id for node in found}
-    assert len(merged) < len(leaves)
 
 
 def test_neighbours_are_found() -> None:

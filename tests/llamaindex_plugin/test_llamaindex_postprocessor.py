@@ -17,15 +17,12 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.response_synthesizers import CompactAndRefine
-from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import Document, ImageNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from pydantic import ValidationError
 
 from epic_llamaindex.models import LlamaIndexLM
-from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
+from epic_llamaindex.retriever import EpicRetriever
 from epic_memory import EpicMemory, Preference, Settings, Stance
 from epic_memory.errors import EncoderError, InvalidInputError, LMUnavailableError, ReadOnlyError
 from epic_memory.steering.relevance import SAMPLES
@@ -275,14 +272,12 @@ async def test_guidance_that_is_in_a_text_is_written_anew(guidance: str, run: Ru
 async def test_guidance_that_a_retriever_wrote_is_written_anew(run: Run) -> None:
     memory = memory_of(verifier=KeepAll({"bad": Stance.CONFLICTS}))
     memory.add(["red wine bad", "red wine"])
-    nodes = []
-    for number, hit in enumerate(memory.search("red wine"), start=1):
-        node = node_of(hit, number, guidance="text").node
-        node.metadata = {**node.metadata, "epic_content": hit.text}
-        nodes.append(NodeWithScore(node=node, score=hit.score))
+    retriever = EpicRetriever(memory, guidance="text")
+    nodes = retriever.retrieve("red wine")
     verifier = KeepAll()
     out = await run(hashed(verifier, guidance="text"), nodes[::-1], "red wine")
-    assert not verifier.asked and [node.text for node in out] == [node.text for node in nodes]
+    assert not verifier.asked and len(out) == 2
+    assert all(node.text.endswith(again.text) for node, again in zip(nodes, out, strict=True))
     hashed(verifier, "wine bad", guidance="text").postprocess_nodes(nodes, query_str="wine")
     assert sorted(text for text, _ in verifier.asked) == ["red wine", "red wine bad"]
 
@@ -537,28 +532,3 @@ async def test_spans_and_events(run: Run) -> None:
             assert start.model_name == processor.models["verifier"] and end.nodes == out
     assert {"_postprocess_nodes", "_apostprocess_nodes"} & {span.id_.split("-")[0].split(".")[-1] for span in spans}
     assert len(debug.get_event_pairs(CBEventType.RERANKING)) == 2 and start.span_id is not None
-
-
-class Fixed(BaseRetriever):
-    """Finds the same nodes for every query."""
-
-    def __init__(self, nodes: list[NodeWithScore]) -> None:
-        self.nodes = nodes
-        super().__init__()
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self.nodes
-
-
-async def test_a_query_engine_answers_by_it() -> None:
-    llm = ScriptedLLM(answers=["Tofu."])
-    processor = EpicNodePostprocessor(preferences=[VEGAN], top_n=1, guidance="text")
-    engine = RetrieverQueryEngine(
-        Fixed(found(STEW, SOUP, STEAM, TOFU)),
-        response_synthesizer=CompactAndRefine(llm=llm),
-        node_postprocessors=[processor],
-    )
-    answer, other = engine.query(QUERY), await engine.aquery(QUERY)
-    assert str(answer) == str(other) == "Tofu." and ids(answer.source_nodes) == ids(other.source_nodes) == ["n3"]
-    assert len(llm.prompts) == 2 and llm.prompts[0] == llm.prompts[1]
-    assert "Interpretation Guidance:" in llm.prompts[0] and TOFU in llm.prompts[0] and STEW not in llm.prompts[0]

@@ -510,17 +510,18 @@ def test_preferences_change_the_order() -> None:
         *((asked("red", mode=mode), {}, f"not '{mode}'") for mode in ("hybrid", "svm", "fast")),
         (asked("red", 0), {}, "k must be"),
         (asked("red", filters={"x": 1}), {}, "MetadataFilters"),
-        (asked("red", node_ids="n1"), {}, "ids as a list"),
-        (asked("red", doc_ids=[3]), {}, "An id is a text"),
+        (asked("red", node_ids="n1"), {}, "several ids in a list"),
+        (asked("red", doc_ids=[3]), {}, "Expected ids"),
         (asked("red", mode="mmr"), {"mmr_threshold": 2}, "mmr_threshold"),
         (asked("red", mode="mmr", mmr_threshold="0.5"), {}, "mmr_threshold"),
         (asked([float("nan")] * DIMENSION), {}, "finite"),
+        (asked([1.0] * 3), {}, "The vector has 3 dimensions"),
         (asked("red"), {"preference": ["a"]}, "takes preferences=, steering=, mmr_threshold= here; not 'preference'"),
         (asked("red"), {"steering": "on"}, "steering mode"),
         (asked("red"), {"preferences": [""]}, "preference"),
         ("red", {}, "Expected a VectorStoreQuery, found str"),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 async def test_a_query_that_cannot_be_is_refused(query: Any, options: dict[str, Any], match: str) -> None:
     store = EpicVectorStore(encoder())

@@ -214,12 +214,6 @@ async def test_an_error_on_writing_does_not_cost_the_answer(plugin: Plugin, capl
     assert len(memory) == 1
 
 
-async def test_the_light_tier_is_there_for_who_wants_it() -> None:
-    memory = EpicMemory(["I prefer trains over flights."])
-    await agent_turn(False)(EpicMemoryMiddleware(memory, light=True), "Our cat is called Miso.")
-    assert texts(memory) == ["user: Our cat is called Miso."]
-
-
 # what is proposed
 
 

@@ -24,16 +24,15 @@ from pydantic import ValidationError
 
 import epic_langchain as lc
 import epic_llamaindex as li
-from chat_models import ScriptedChat, Words
+from chat_models import Words
 from epic_graph.extraction import Extraction, Unextracted
-from epic_graph.extraction.lm import LMExtractor
 from epic_graph.memory import GraphMemory
 from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings, Stance
 from epic_memory.context import KNOWN
 from epic_memory.encoders.static import StaticEncoder
 from epic_memory.errors import EncoderMismatchError, InvalidInputError, StoreError
 from helpers import HashEncoder, KeepAll, both, method, searching
-from llamaindex_models import ScriptedEmbedding, ScriptedLLM
+from llamaindex_models import ScriptedEmbedding
 from scripted import BOTH, TRAIN, WINE
 
 PREFERENCES = ["I follow a strict vegan diet.", "I avoid hotels with casinos."]
@@ -258,18 +257,6 @@ async def test_a_file_is_opened_by_its_name(plugin: Plugin, tmp_path: Path, name
     assert [file.name for file in tmp_path.iterdir()] == ["me.epic"]
 
 
-async def test_embeddings_open_a_file_that_was_made_with_them(plugin: Plugin, tmp_path: Path) -> None:
-    path, model = tmp_path / "me.epic", plugin.model()
-    encoder = (lc.LangChainEncoder if plugin is PLUGINS["lc"] else li.LlamaIndexEncoder)(model)
-    with EpicMemory.open(path, [WINE], encoder=encoder, settings=Settings(verifier=KeepAll())) as memory:
-        memory.add([Item(id="a", text="red wine")])
-    retriever = plugin.make(path, embeddings=model)
-    assert [one.id for one in await found(retriever, "red wine")] == ["a"]
-    retriever.memory.close()
-    with pytest.raises(EncoderMismatchError, match=encoder.name):
-        plugin.make(path)
-
-
 async def test_a_graph_belongs_to_one_namespace(graph: GraphMemory) -> None:
     own = graph.memory.namespace
     retriever = lc.EpicRetriever(memory=graph)
@@ -394,19 +381,6 @@ async def test_documents_of_a_graph_that_come_again_and_go() -> None:
     assert {item.id for item in graph.memory.items()} == {"b", "new"} and "hazelnuts" not in graph.entities()
     assert [await retriever.adelete_ref_doc(name) for name in ("diary", "b", "none")] == [1, 1, 0]
     assert await found(retriever, "Oscar") == []
-
-
-async def test_a_model_of_the_framework_reads_what_is_added(plugin: Plugin) -> None:
-    says = [json.dumps({"entities": ["Oscar"], "facts": [["Oscar", "cannot eat", "hazelnuts"]]})]
-    lm = (
-        lc.LangChainLM(ScriptedChat(answers=says))
-        if plugin is PLUGINS["lc"]
-        else li.LlamaIndexLM(ScriptedLLM(answers=says))
-    )
-    graph = empty(extractor=LMExtractor(lm))
-    await offer(plugin, plugin.make(graph), Item(id="a", text="Oscar cannot eat hazelnuts."))
-    await offer(plugin, plugin.make(graph), Item(id="b", text="Oscar turns forty."), twin=True)
-    assert graph.facts("a") == [("Oscar", "cannot eat", "hazelnuts")]
 
 
 # the least relevance
