@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.ingestion.pipeline import run_transformations
 from llama_index.core.llms import LLM
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import (
@@ -19,7 +18,6 @@ from llama_index.core.schema import (
     IndexNode,
     NodeWithScore,
     QueryBundle,
-    TransformComponent,
 )
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
@@ -28,7 +26,7 @@ from typing_extensions import Self, TypedDict, Unpack, override
 from epic_llamaindex.events import search_event
 from epic_llamaindex.filters import SOURCE, filter_of
 from epic_llamaindex.models import encoder_of, lm_of, searched_of
-from epic_llamaindex.nodes import Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of
+from epic_llamaindex.nodes import Guidance, checked_nodes, memory_item, node_id_of, node_of
 from epic_memory import BuildReport, EpicMemory, Filter, Hits, Item, Preference
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
@@ -149,7 +147,6 @@ class EpicRetriever(Open, BaseRetriever):
         *,
         preferences: Iterable[str | Preference] | None = None,
         documents: Iterable[BaseNode] | None = None,
-        transformations: Sequence[TransformComponent] | None = None,
         nodes: Iterable[BaseNode] | None = None,
         path: str | Path | None = None,
         llm: LLM | LanguageModel | Verifier | str | None = None,
@@ -160,8 +157,7 @@ class EpicRetriever(Open, BaseRetriever):
 
         Args:
             preferences: The memory's first preferences; for an existing file they need not be given.
-            documents, nodes: One source of items: documents, which are split; or nodes as they are.
-            transformations: Make nodes of the documents; default: `[SentenceSplitter()]`.
+            documents, nodes: One source of items: documents, which a `SentenceSplitter` splits; or nodes as they are.
             path: The memory's file; default: none, the memory is in RAM.
             llm: Does all that a model can do for a memory: an `LLM`, a language model of epic_memory, or the name of
                 one ("ollama:qwen3:4b", "auto"); or a verifier of epic_memory, which verifies alone. Default: none.
@@ -176,7 +172,7 @@ class EpicRetriever(Open, BaseRetriever):
         """
         known = [*inspect.signature(EpicRetriever.from_defaults).parameters][:-1]
         check_known(f"{cls.__name__}.from_defaults", given, [*known, *RetrieverOptions.__annotations__])
-        items = list(map(memory_item, _offered(documents, transformations, nodes)))
+        items = list(map(memory_item, _offered(documents, nodes)))
         encoder = encoder_of(given.pop("embed_model", None))
         how, lm = checked_settings(settings), None
         if isinstance(llm, Verifier) and not isinstance(llm, LLM):
@@ -315,22 +311,13 @@ class EpicRetriever(Open, BaseRetriever):
         return self.memory.forget(*items) if items else 0
 
 
-def _offered(
-    documents: Iterable[BaseNode] | None,
-    transformations: Sequence[TransformComponent] | None,
-    nodes: Iterable[BaseNode] | None,
-) -> Sequence[BaseNode]:
+def _offered(documents: Iterable[BaseNode] | None, nodes: Iterable[BaseNode] | None) -> Sequence[BaseNode]:
     """Return the nodes that a new memory is offered, from the one source that is given."""
-    if documents is None and transformations is not None:
-        raise InvalidInputError("transformations= make nodes of documents=. Give both, or nodes= as they are.")
-    if documents is None:
-        return [] if nodes is None else checked_nodes(nodes)
-    if nodes is not None:
+    if documents is not None and nodes is not None:
         raise InvalidInputError("Give one of documents and nodes.")
-    # Copies, as a transformation may change its input.
-    whole = [copy_of(document) for document in checked_nodes(documents)]
-    steps = [SentenceSplitter()] if transformations is None else list(transformations)
-    return checked_nodes(run_transformations(whole, steps))
+    if documents is None:
+        return checked_nodes(nodes or ())
+    return SentenceSplitter()(checked_nodes(documents))
 
 
 def _query_of(query_bundle: object) -> str:

@@ -228,23 +228,6 @@ async def test_options_that_could_not_be_read_are_refused(memory: EpicMemory) ->
 # beside other middleware, and later
 
 
-@both_ways
-async def test_a_turn_that_waits_for_the_user(memory: EpicMemory, asynchronous: bool) -> None:
-    if asynchronous and no_interrupts:
-        pytest.skip("LangGraph does not interrupt asynchronous nodes there")
-    model, middleware, trace = tool_loop(), EpicMemoryMiddleware(memory), Runs()
-    agent = create_agent(model, [weather], middleware=[middleware, REVIEWED], checkpointer=InMemorySaver())
-    config = {**thread("one"), "callbacks": [trace]}
-    assert "__interrupt__" in await answered(agent, asynchronous, ask(QUESTION), config)
-    assert middleware.report is None
-    result = await answered(agent, asynchronous, APPROVE, config)
-    assert result["messages"][-1].text == ANSWER
-    assert model.systems[0] == model.systems[1]
-    assert len(trace.of_kind("retriever")) <= 1
-    assert middleware.report is not None and middleware.report.kept == 1
-    assert f"user: {QUESTION}" in [hit.item.text for hit in memory.search(QUESTION)]
-
-
 async def test_a_memory_is_not_opened_on_the_event_loop() -> None:
     memories, threads = users(), set()
 

@@ -16,7 +16,6 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
-from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import (
     BaseNode,
     IndexNode,
@@ -25,7 +24,6 @@ from llama_index.core.schema import (
     QueryBundle,
     RelatedNodeInfo,
     TextNode,
-    TransformComponent,
 )
 
 from epic_llamaindex import EpicRetriever
@@ -344,7 +342,6 @@ def test_from_defaults_asks_the_models_it_is_given(path: Path) -> None:
     ("options", "what"),
     [
         ({"nodes": NODES, "documents": []}, "one of documents and nodes"),
-        ({"nodes": NODES, "transformations": []}, "transformations= make nodes of documents="),
         ({"documents": ["text"]}, "Expected nodes"),
         ({"documents": [Document(text="a")], "stance_policy": "none"}, "stance_policy"),
         ({"similarity_top_k": 0}, "similarity_top_k must be"),
@@ -370,16 +367,6 @@ def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
     assert len(opened) == (what == "similarity_top_k must be")
 
 
-class Shouts(TransformComponent):
-    """A step that changes texts and metadata."""
-
-    def __call__(self, nodes: Any, **kwargs: Any) -> Any:
-        for node in nodes:
-            node.metadata["loud"] = True
-            node.set_content(node.text.upper())
-        return nodes
-
-
 def test_documents_are_split_and_stay_as_they_are() -> None:
     text = " ".join(f"The hotel number {n} has a casino and a garden." for n in range(150))
     documents = [Document(id_="guide", text=text, metadata={"kind": "hotel"}), Document(id_="menu", text="Vegan.")]
@@ -388,11 +375,6 @@ def test_documents_are_split_and_stay_as_they_are() -> None:
     items = memory.items(Filter.eq(SOURCE, "guide"))
     assert len(items) > 1 and max(len(item.text) for item in items) < len(text)
     assert memory.items(Filter.eq(SOURCE, "menu"))[0].text == "Vegan."
-    assert documents == before
-    loud = made(documents=documents, transformations=[Shouts(), SentenceSplitter()]).memory.items()
-    assert all(item.metadata["loud"] and item.text.isupper() for item in loud)
-    whole = made(documents=documents, transformations=[]).memory.items()
-    assert {item.text for item in whole} == {text, "Vegan."}
     assert documents == before
 
 

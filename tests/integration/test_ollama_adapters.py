@@ -180,19 +180,6 @@ async def test_the_context_is_never_asked_for_on_the_event_loop(
     assert llm.context_window == -1
 
 
-async def test_clients_of_the_user_are_used(server: LMServer, complete: Complete) -> None:
-    headers = {"X-Mine": "yes"}
-    clients = {
-        "client": ollama.Client(host=server.url, headers=headers),
-        "async_client": ollama.AsyncClient(host=server.url, headers=headers),
-    }
-    server.answer = lambda request: "{}"
-    lm = LlamaIndexLM(Ollama(model="tiny", base_url="http://127.0.0.1:9", **clients))  # nobody is there
-    for limit in (None, 50, 60):
-        await complete(lm, max_tokens=limit)
-    assert {request.headers.get("x-mine") for request in server.requests} == {"yes"}
-
-
 def test_event_loops_may_come_and_go(server: LMServer) -> None:
     server.answer = lambda request: "{}"
     lm, encoder = LlamaIndexLM(llm_of(server), concurrency=3), LlamaIndexEncoder(embedding(server, embed_batch_size=2))

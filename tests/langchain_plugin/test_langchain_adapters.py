@@ -241,19 +241,6 @@ async def test_calls_are_children_of_the_run_in_which_they_happen(kind: str, way
     assert below(runs, "step", after=seen) == [RUN_NAME] * len(PASSED)
 
 
-def test_the_config_holds_inside_only() -> None:
-    outer, inner, lm = Runs(), Runs(), LangChainLM(Chat())
-    with calling_with({"callbacks": [outer]}):
-        with pytest.raises(ZeroDivisionError), calling_with({"callbacks": [inner]}):
-            lm.complete(ASKED)
-            raise ZeroDivisionError
-        lm.complete(ASKED)
-        with calling_with(None):
-            lm.complete(ASKED)
-    lm.complete(ASKED)
-    assert (len(outer.models), len(inner.models)) == (1, 1)
-
-
 class Streaming(Chat):
     """Streams its answer word by word."""
 

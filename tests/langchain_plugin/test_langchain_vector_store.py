@@ -276,38 +276,25 @@ def test_what_the_transformer_writes_is_found(path: Path) -> None:
 # bad input
 
 
-BROKEN: list[dict[str, Any]] = [
-    {"epic_alignments": '{"instruction": "offer wine"}'},
-    {"epic_instruction": 3},
-    {"epic_instruction": "offer wine", "epic_stance": "maybe"},
-]
 DEEP = json.loads('{"a":' * 100 + "1" + "}" * 100)
+SECOND = Document(id="b", page_content="x", metadata={"a": {1}})
+BROKEN = Document(id="b", page_content="blue", metadata={"epic_instruction": "offer wine", "epic_stance": "maybe"})
 WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
-    *(("add_documents", wrong, {}, "Document") for wrong in ("red", ["red"], RED, [RED, None], {"a": 1}, None)),
+    *(("add_documents", wrong, {}, "Document") for wrong in ("red", RED, [RED, None], {"a": 1}, None)),
     ("add_documents", [RED, Document(id="b", page_content="\ud800")], {}, "Document 2.*Unicode"),
     ("add_documents", [Document(id="a", page_content="red", metadata={1: 2})], {}, "Document 1: .*string keys"),
-    (
-        "add_documents",
-        [RED, Document(id="b", page_content="x", metadata={"a": {1}})],
-        {},
-        "Document 2.*'b' is not JSON",
-    ),
-    *(
-        ("add_documents", [RED, Document(id="b", page_content="blue", metadata=broken)], {}, "Document 2: The guidance")
-        for broken in BROKEN
-    ),
+    ("add_documents", [RED, SECOND], {}, "Document 2.*'b' is not JSON"),
+    ("add_documents", [RED, BROKEN], {}, "Document 2: The guidance"),
     ("add_documents", [RED], {"ids": ["a", "b"]}, "2 ids for 1"),
-    ("add_texts", ["red"], {"ids": ["a"], "metadatas": [{"a": [{"b": {1: "x"}}]}]}, "no string"),
     ("add_texts", ["red"], {"ids": ["a"], "metadatas": [{"a": DEEP}]}, "too deeply"),
-    *(("add_texts", wrong, {}, "texts") for wrong in ("red", b"red", ["red", 3], ["red", None], None)),
-    *(("add_texts", ["red"], {"ids": wrong}, "several ids in a list") for wrong in ("a", b"a", 3)),
-    *(("add_texts", ["red"], {"ids": [wrong]}, "Expected ids") for wrong in (3, b"a")),
-    *(("add_texts", ["red", "x"], {"ids": wrong}, f"{len(wrong)} ids for 2") for wrong in ([], ["a"], ["a"] * 3)),
-    ("add_texts", ["red"], {"ids": ["\ud800"]}, "not valid Unicode"),
-    *(("add_texts", ["red", "x"], {"metadatas": wrong}, f"{len(wrong)} metadatas for 2") for wrong in ([{}], [{}] * 3)),
-    *(("add_texts", ["red", "x"], {"metadatas": wrong}, "metadatas") for wrong in ({"a": 1}, [{}, "b"], "ab", 3)),
-    *((name, wrong, {}, "ids") for name in ("delete", "get_by_ids") for wrong in ("a", 3, [3], [b"a"])),
-    *(("similarity_search", wrong, {}, "query") for wrong in (None, 3, ["red"])),
+    *(("add_texts", wrong, {}, "texts") for wrong in ("red", ["red", 3])),
+    *(("add_texts", ["red"], {"ids": wrong}, "several ids in a list") for wrong in ("a", 3)),
+    ("add_texts", ["red"], {"ids": [3]}, "Expected ids"),
+    ("add_texts", ["red", "x"], {"ids": ["a"]}, "1 ids for 2"),
+    ("add_texts", ["red", "x"], {"metadatas": [{}]}, "1 metadatas for 2"),
+    *(("add_texts", ["red", "x"], {"metadatas": wrong}, "metadatas") for wrong in ({"a": 1}, [{}, "b"])),
+    *((name, wrong, {}, "ids") for name in ("delete", "get_by_ids") for wrong in ("a", [3])),
+    ("similarity_search", 3, {}, "query"),
     ("similarity_search_by_vector", None, {}, "vector"),
 ]
 

@@ -84,17 +84,6 @@ def test_a_chain_stays_a_chain(kept: list[bool]) -> None:
     assert all(node.source_node == given[0].source_node for node in found)
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=6))
-def test_a_circle_ends(kept: list[bool]) -> None:
-    found = step()(chain(kept, ring=True))
-    ids = [node.node_id for node in found]
-    for place, node in enumerate(found):
-        ends = len(found) == 1 < len(kept)
-        if ends or len(found) > 1:
-            assert led_to(node, NEXT) == ([] if ends else [ids[(place + 1) % len(ids)]])
-            assert led_to(node, PREVIOUS) == ([] if ends else [ids[place - 1]])
-
-
 LINKS = st.dictionaries(st.sampled_from([NEXT, PREVIOUS, PARENT, CHILD]), st.integers(0, 7), max_size=4)
 
 

@@ -19,7 +19,6 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from llama_index.core import VectorStoreIndex
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
-from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 from pydantic import ValidationError
 
 import epic_langchain as lc
@@ -27,7 +26,7 @@ import epic_llamaindex as li
 from chat_models import Words
 from epic_graph.extraction import Extraction, Unextracted
 from epic_graph.memory import GraphMemory
-from epic_memory import EpicMemory, Filter, Item, SearchOptions, Settings, Stance
+from epic_memory import EpicMemory, Item, SearchOptions, Settings, Stance
 from epic_memory.context import KNOWN
 from epic_memory.encoders.static import StaticEncoder
 from epic_memory.errors import EncoderMismatchError, InvalidInputError, StoreError
@@ -165,19 +164,6 @@ async def test_guidance_in_the_text_is_what_the_memory_shows(plugin: Plugin, kin
     for one, other in zip(guided, plain, strict=True):
         content = {} if plugin is PLUGINS["lc"] else {"epic_content": other.text}
         assert one.metadata == other.metadata | content
-
-
-@pytest.mark.parametrize(
-    "filters",
-    [
-        MetadataFilters(filters=[MetadataFilter(key="kind", value="food")]),
-        MetadataFilters(filters=[MetadataFilter(key="kind", operator=FilterOperator.IN, value=["food", "x"])]),
-        Filter.eq("kind", "food"),
-    ],
-)
-async def test_filters_of_llamaindex_are_part_of_the_search(filters: Any, kind: str, graph: GraphMemory) -> None:
-    retriever = li.EpicRetriever(searched(graph, kind), similarity_top_k=3, filters=filters)
-    assert {one.id for one in await found(retriever)} == {"stew", "curry", "soup"}
 
 
 async def test_several_preferences_are_the_guidance_of_one_text(plugin: Plugin) -> None:

@@ -43,7 +43,6 @@ class Chat(BaseChatModel):
     answer: Any = KEEP
     num_ctx: int | None = None
     _calls: list[Call] = PrivateAttr(default_factory=list)
-    _under_way: dict[str, int] = PrivateAttr(default_factory=lambda: {"now": 0, "most": 0})
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
     _threads: set[int] = PrivateAttr(default_factory=set)
 
@@ -81,34 +80,16 @@ class Chat(BaseChatModel):
     def _message(self, message: AIMessage, settings: dict[str, Any]) -> AIMessage:
         return message
 
-    def _begin(self) -> None:
-        with self._lock:
-            self._under_way["now"] += 1
-            self._under_way["most"] = max(self._under_way.values())
-
-    def _end(self) -> None:
-        with self._lock:
-            self._under_way["now"] -= 1
-
     def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **settings: Any) -> Any:
         self._threads.add(threading.get_ident())
-        self._begin()
-        try:
-            message = self._said(messages, settings)
-            threading.Event().wait(0.002)
-        finally:
-            self._end()
+        message = self._said(messages, settings)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     async def _agenerate(
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **settings: Any
     ) -> Any:
-        self._begin()
-        try:
-            message = self._said(messages, settings)
-            await asyncio.sleep(0.002)
-        finally:
-            self._end()
+        await asyncio.sleep(0)
+        message = self._said(messages, settings)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
