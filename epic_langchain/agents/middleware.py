@@ -31,7 +31,7 @@ from epic_langchain.agents.conversation_turns import (
     text_of,
     turn_of,
 )
-from epic_langchain.agents.notes import NoteRetriever, note_of, with_note, without_notes
+from epic_langchain.agents.notes import NoteRetriever, TurnCache, note_of, with_note, without_notes
 from epic_langchain.agents.options import (
     OPTIONS,
     CallOptions,
@@ -42,7 +42,6 @@ from epic_langchain.agents.options import (
     chosen_memory,
     chosen_of,
 )
-from epic_langchain.agents.turn_cache import TurnCache
 from epic_langchain.models import lm_of, memory_of
 from epic_learn import aadd_conversation, add_conversation
 from epic_learn.cues import only_asks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +13,12 @@ from epic_memory.lm.base import Completion, LimitedLM, Message, Schema
 from epic_memory.lm.failures import of_status, said
 from epic_memory.lm.http import sendable
 from epic_memory.runtime.effects import Attempt, Effects
-from epic_plugins.ended_loops import MOST_ENDED, causes, of_ended_loop
+
+MOST_ENDED = 100
+"""Most connections of ended event loops that a client is assumed to keep."""
+
+_ENDED = "Event loop is closed"
+_MOST_CAUSES = 5
 
 # Settings that limit the length of an answer, in the frameworks' various names.
 _LIMITS = ("max_tokens", "num_predict", "max_output_tokens", "max_completion_tokens", "max_new_tokens")
@@ -139,6 +144,21 @@ class AdaptedLM(LimitedLM):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+
+def of_ended_loop(error: Exception) -> bool:
+    """Tell whether a connection failed because its event loop has ended; clients keep such connections until then."""
+    return any(isinstance(cause, RuntimeError) and str(cause) == _ENDED for cause in causes(error))
+
+
+def causes(error: Exception) -> Iterator[Exception]:
+    """Yield an error and the errors that it was raised from."""
+    cause: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if not isinstance(cause, Exception):
+            return
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def limit_of(fields: Iterable[str]) -> str | None:

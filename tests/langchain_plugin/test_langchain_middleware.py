@@ -377,7 +377,7 @@ async def test_texts_are_kept_for_ten_minutes_and_not_of_a_turn_that_fails(
     memory: Counting, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("epic_langchain.agents.turn_cache.monotonic", lambda: now[0])
+    monkeypatch.setattr("epic_langchain.agents.notes.monotonic", lambda: now[0])
     middleware, question = EpicMemoryMiddleware(memory), HumanMessage(QUESTION, id="q1")
     with pytest.raises(RuntimeError, match="down"):
         await hooks.call(middleware, request_of(question), fails=RuntimeError("down"))
