@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 from llama_index.core import Settings, StorageContext, VectorStoreIndex, load_index_from_storage
-from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import BaseNode, Document, ImageNode, IndexNode, NodeWithScore
-from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.schema import Document, ImageNode, IndexNode, NodeWithScore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from epic_llamaindex import EpicVectorStore
@@ -151,38 +149,3 @@ def test_what_was_persisted_is_loaded(store: EpicVectorStore, tmp_path: Path) ->
         loaded.storage_context.persist(persist_dir=folder)
     with EpicVectorStore.from_persist_dir(folder) as opened:
         assert len(opened.get_nodes()) == 6 and len(store.get_nodes()) == 5
-
-
-@pytest.mark.parametrize(
-    ("strategy", "split", "asynchronous"),
-    [
-        (DocstoreStrategy.UPSERTS, True, False),
-        (DocstoreStrategy.UPSERTS_AND_DELETE, False, False),
-        (DocstoreStrategy.UPSERTS_AND_DELETE, True, True),
-    ],
-)
-async def test_a_pipeline_keeps_the_store_as_the_documents_are(
-    store: EpicVectorStore, strategy: DocstoreStrategy, split: bool, asynchronous: bool
-) -> None:
-    pipeline = IngestionPipeline(
-        transformations=[*(WHOLE if split else []), store.embed_model],
-        docstore=SimpleDocumentStore(),
-        docstore_strategy=strategy,
-        vector_store=store,
-    )
-
-    async def ingest(given: list[Document]) -> Sequence[BaseNode]:
-        return await pipeline.arun(documents=given) if asynchronous else pipeline.run(documents=given)
-
-    def held() -> dict[str, str]:
-        return {node.ref_doc_id or node.node_id: node.get_content() for node in store.get_nodes()}
-
-    assert len(await ingest(documents())) == 4 and held() == TEXTS
-    assert await ingest(documents()) == [] and held() == TEXTS
-    changed = {**TEXTS, "train": "The morning train to Rome leaves at six."}
-    assert len(await ingest(documents(**changed))) == 1
-    assert held() == changed and len(store.get_nodes()) == 4
-    await ingest(documents(**changed)[:2])
-    left = list(TEXTS)[:2] if strategy == DocstoreStrategy.UPSERTS_AND_DELETE else list(TEXTS)
-    assert sorted(held()) == sorted(left)
-    assert len(over(store).as_retriever(similarity_top_k=9).retrieve("night train")) == len(left)

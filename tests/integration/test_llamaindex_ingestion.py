@@ -12,14 +12,11 @@ import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import VectorStoreIndex
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.ingestion import DocstoreStrategy, IngestionCache, IngestionPipeline
+from llama_index.core.ingestion import IngestionCache, IngestionPipeline
 from llama_index.core.ingestion.pipeline import get_transformation_hash
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, TextNode
-from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.core.vector_stores import SimpleVectorStore
 from pydantic import Field
 
 from epic_llamaindex.ingestion import EpicTransform
@@ -64,10 +61,6 @@ def stalls(asked: Asked) -> None:
 
 def texts(nodes: Sequence[BaseNode]) -> list[str]:
     return [node.get_content() for node in nodes]
-
-
-def in_store(store: SimpleVectorStore) -> set[str]:
-    return set(store.data.embedding_dict)
 
 
 @pytest.fixture(params=["run", "arun"])
@@ -230,35 +223,6 @@ async def test_nothing_undecided_is_cached(run: Run) -> None:
 # document stores
 
 
-def stored(keep: EpicTransform, strategy: DocstoreStrategy, **options: Any) -> IngestionPipeline:
-    return IngestionPipeline(
-        transformations=[splitter(), keep],
-        docstore=SimpleDocumentStore(),
-        vector_store=SimpleVectorStore(),
-        docstore_strategy=strategy,
-        **options,
-    )
-
-
-STRATEGIES = list(DocstoreStrategy)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.value)
-async def test_a_model_that_fails_loses_no_document(strategy: DocstoreStrategy, run: Run) -> None:
-    lm = Scripted(stalls)
-    keep = step(lm, embed_model=EpicEmbedding())
-    pipeline = stored(keep, strategy)
-    store: Any = pipeline.vector_store
-    with pytest.raises(UndecidedError, match="its own `undecided`"):
-        await run(pipeline, documents=list(DOCUMENTS))
-    assert in_store(store) == set()
-    lm.hook = None
-    await run(pipeline, documents=list(DOCUMENTS))
-    if keep.undecided:
-        store.add(keep(keep.undecided))
-    assert len(in_store(store)) == 4 and keep.undecided == []
-
-
 # workers
 
 
@@ -279,15 +243,3 @@ async def test_workers_do_the_same(run: Run, embedded: bool) -> None:
 
 
 # indexes
-
-
-def test_an_index_keeps_the_instructions_embeddings() -> None:
-    keep, embed_model = step(embed_model=EpicEmbedding()), EpicEmbedding()
-    index = VectorStoreIndex.from_documents(DOCUMENTS, transformations=[splitter(), keep], embed_model=embed_model)
-    vectors = index.vector_store.data.embedding_dict  # type: ignore[attr-defined]
-    assert len(vectors) == 4
-    for key, node in index.docstore.docs.items():
-        wanted = embed_model.get_text_embedding(node.metadata["epic_instruction"])
-        assert vectors[key] == pytest.approx(wanted, abs=1e-4)
-    (found,) = index.as_retriever(similarity_top_k=1).retrieve("Serve red wine")
-    assert found.node.metadata["epic_preference"] == WINE and "epic_" not in found.node.get_content("llm")

@@ -14,7 +14,7 @@ from helpers import settled
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import Document, VectorStoreIndex
+from llama_index.core import Document
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.schema import (
     BaseNode,
@@ -166,14 +166,6 @@ async def test_texts_to_embed_stand_behind_the_query(retriever: EpicRetriever) -
             await both(retriever, "retrieve", QueryBundle(QUERY, custom_embedding_strs=empty))
 
 
-async def test_an_embedding_in_a_bundle_is_not_used(retriever: EpicRetriever) -> None:
-    """A VectorIndexRetriever writes its own, of another model, into the bundle it was given."""
-    bundle = QueryBundle(QUERY)
-    VectorStoreIndex(copy.deepcopy(NODES), embed_model=ScriptedEmbedding()).as_retriever().retrieve(bundle)
-    assert len(bundle.embedding or ()) == 96
-    assert await both(retriever, "retrieve", bundle) == retriever.retrieve(QUERY)
-
-
 # adding
 
 
@@ -314,17 +306,6 @@ def test_it_closes_what_it_has_opened_itself(path: Path) -> None:
 
 
 # from_defaults
-
-
-@pytest.mark.parametrize("nodes", [NODES, [Document(id_=item.id, text=item.text) for item in ITEMS]], ids=type)
-async def test_from_defaults_makes_a_memory_of_one_source(nodes: Any) -> None:
-    found = await both(made(nodes, tau=0.0, similarity_top_k=3, guidance="text"), "retrieve", QUERY)
-    assert len(found) == 3
-    opening, first = found[0].text.split("\n\n", 1)
-    assert opening == f"The user's preferences, the most relevant first:\n- {PREFERENCES[1]}"
-    texts = [first, *(node.text for node in found[1:])]
-    assert all(text.startswith(f"Document {number}:") for number, text in enumerate(texts, start=1))
-    assert {node.node_id for node in found} <= {item.id for item in ITEMS}
 
 
 def test_from_defaults_asks_the_models_it_is_given(path: Path) -> None:

@@ -22,9 +22,7 @@ from llama_index.llms.ollama import Ollama
 from epic_langchain.models import LangChainEncoder, LangChainLM
 from epic_llamaindex.models import LlamaIndexEncoder, LlamaIndexLM
 from epic_memory import EpicMemory, Settings
-from epic_memory.errors import EncoderError
 from epic_memory.verification import LMVerifier
-from helpers import both
 from lm_servers import LMServer
 from scripted import (
     ASKED,
@@ -194,20 +192,3 @@ def test_event_loops_may_come_and_go(server: LMServer) -> None:
 
 
 # embeddings
-
-
-async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(plugin: Plugin, server: LMServer, add: Add) -> None:
-    memory = memory_of(server, plugin)
-    await add(memory)
-    before, name = memory.stats().counts, memory.encoder.name
-    server.models = ("tiny",)
-    for failing in (lambda: add(memory, ["More of a vegan diet."]), lambda: memory.asearch("casinos")):
-        with pytest.raises(EncoderError, match=f"{name}.*not found"):
-            await failing()
-    server.stop()
-    with pytest.raises(EncoderError, match=name):
-        await both(memory, "search", "casinos")
-    assert memory.stats().counts == before
-    server.start()
-    server.models = ("tiny", "embedder")
-    assert memory.search("casinos") == await memory.asearch("casinos")

@@ -29,7 +29,6 @@ from epic_memory import EpicMemory, Filter, Hits, Item, Preference, Stance
 from epic_memory.errors import (
     InvalidInputError,
     MemoryClosedError,
-    StoreError,
     UnknownPreferenceError,
 )
 from helpers import HashEncoder, KeepAll, memory_at, settled
@@ -508,12 +507,6 @@ def lookup(place: str) -> str:
 
 
 # what goes wrong
-
-
-def test_a_memory_that_is_not_there_is_not_made(tmp_path: Any) -> None:
-    with pytest.raises(StoreError, match="no memory"):
-        EpicMemoryMiddleware(tmp_path / "me.epic")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("langchain", reason="needs the extra agents")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, PIIMiddleware
+from langchain.agents.middleware import PIIMiddleware
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -170,25 +170,6 @@ async def test_words_that_another_middleware_took_out_are_not_proposed(memory: E
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True), redacting)
     await agent.say("I prefer mails to anna@example.org, and I love jazz.")
     assert memory.proposals and "anna" not in str(memory.proposals)
-
-
-async def test_it_goes_with_the_review_of_tools(memory: EpicMemory, asynchronous: bool) -> None:
-    @tool
-    def book(room: str) -> str:
-        """Book a room."""
-        return "Booked."
-
-    agent = Agent(
-        asynchronous,
-        EpicMemoryMiddleware(memory, propose=True),
-        HumanInTheLoopMiddleware(interrupt_on={"book": True}),
-        model=ScriptedChat(answers=[called("book", room="4"), "Done."]),
-        tools=[book],
-    )
-    assert request_in(await agent.say("I'm allergic to feathers. Book a room."))["action_requests"][0]["name"] == "book"
-    assert request_in(await agent.answer(APPROVE))["action_requests"][0]["name"] == "add_preference"
-    state = await agent.answer(APPROVE)
-    assert state["messages"][-1].text == "Done." and known(memory) == ["I'm allergic to feathers"]
 
 
 TOLD = "After the shift I sleep until noon. What is for breakfast?"

@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import VectorStoreIndex
-from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.postprocessor import PrevNextNodePostprocessor
-from llama_index.core.schema import BaseNode, Document, NodeRelationship, RelatedNodeInfo, TextNode
-from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
 
 from epic_llamaindex.ingestion import EpicTransform
-from epic_llamaindex.models import EpicEmbedding
 from epic_memory.types import Decision, Verdict
 from helpers import Answering, HashEncoder, keep, settled
 
@@ -125,23 +120,3 @@ def test_children_of_what_is_left_out_are_those_of_its_parent() -> None:
 
 
 # with the framework's parsers and retrievers
-
-SENTENCES = [
-    "We drink red wine tonight.",
-    "The blue sky is wide.",
-    "Steam engines need water.",
-    "More red wine, please.",
-]
-STORY = Document(text=" ".join(SENTENCES[n % 4] for n in (0, 1, 2, 3, 1, 2, 1, 1, 0, 3, 0, 3, 1, 1, 1, 1)), id_="story")
-
-
-def test_neighbours_are_found() -> None:
-    splitter = SentenceSplitter(chunk_size=12, chunk_overlap=0)
-    found = step()(splitter.get_nodes_from_documents([STORY]))
-    assert along(found, NEXT) == [node.node_id for node in found] and len(found) > 3
-    store = SimpleDocumentStore()
-    store.add_documents(found)
-    index = VectorStoreIndex(found, embed_model=EpicEmbedding())
-    (first,) = index.as_retriever(similarity_top_k=1).retrieve("red wine")
-    around = PrevNextNodePostprocessor(docstore=store, num_nodes=20, mode="both").postprocess_nodes([first])
-    assert [one.node.node_id for one in around] == [node.node_id for node in found]

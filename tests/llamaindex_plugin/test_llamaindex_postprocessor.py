@@ -17,7 +17,7 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.schema import Document, ImageNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import ImageNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from pydantic import ValidationError
 
 from epic_llamaindex.models import LlamaIndexLM
@@ -175,21 +175,6 @@ async def test_nodes_without_text_come_last_as_they_are(keep: Any, run: Run) -> 
     assert ids(out) == (["n0", "image", "blank"] if keep == "all" else ["image", "blank"])
     assert out[-2].score == 0.9 and out[-2].node.metadata == odd and out[-1].score is None
     assert out[-2].node.get_content() == "" and out[-2].node is not image
-
-
-async def test_all_kinds_of_nodes_with_text_are_judged(run: Run) -> None:
-    nodes = [
-        NodeWithScore(node=Document(text="red wine", id_="document")),
-        NodeWithScore(node=IndexNode(text="red wine from Spain", id_="index", index_id="x")),
-        NodeWithScore(node=ImageNode(text="red wine", id_="captioned")),
-    ]
-    out = await run(hashed(guidance="text"), nodes, "red wine")
-    assert stances(out) == ["supports"] * 3
-    assert [type(node.node) for node in out] == [Document, ImageNode, IndexNode]
-    assert all(node.node.get_content().startswith(f"Document {n}:\n") for n, node in enumerate(out, start=1))
-    # Characters that no memory takes do not matter.
-    out = hashed().postprocess_nodes(found("red wine\x00", "red wine from Spain\ud800"), query_str="red wine\x00")
-    assert stances(out) == ["supports", "supports"] and out[0].text == "red wine\x00"
 
 
 async def test_guidance_that_is_there_stands() -> None:
@@ -457,19 +442,6 @@ def test_arguments_that_cannot_be(options: dict[str, Any], said: str) -> None:
         EpicNodePostprocessor(preferences=[VEGAN]).postprocess_nodes([TextNode(text="a")])  # type: ignore[list-item]
 
 
-def test_settings_cannot_be_changed_behind_its_back() -> None:
-    processor = EpicNodePostprocessor(preferences=[VEGAN])
-    for name in ("embed_model", "llm", "memory", "settings", "keep", "top_n", "guidance"):
-        with pytest.raises(ValidationError, match="frozen"):
-            setattr(processor, name, getattr(processor, name))
-    other = processor.model_copy(update={"preferences": ["I love steam engines."], "keep": "relevant"})
-    nodes = found(TOFU, STEAM)
-    assert ids(other.postprocess_nodes(nodes, query_str="history")) == ["n1"]
-    assert stances(processor.postprocess_nodes(nodes, query_str=QUERY)) == ["supports", None]
-    with pytest.raises(ValidationError):
-        processor.model_copy(update={"keep": "some"})
-
-
 async def test_preferences_can_be_set_and_hold_from_the_next_call_on(run: Run) -> None:
     llm = scripted()
     processor = hashed(model(llm), ["red wine", "green tea"])
@@ -503,16 +475,6 @@ async def test_preferences_can_be_set_and_hold_from_the_next_call_on(run: Run) -
 
 
 # storing
-
-
-def test_it_is_stored_by_names() -> None:
-    ends = Preference(text="Nothing with nuts.", id="nuts", expires_at="2099-01-01T00:00:00+00:00")
-    processor = EpicNodePostprocessor(
-        preferences=[VEGAN, ends], settings=Settings(tau=0.1, steering="paper"), keep="relevant", top_n=3
-    )
-    stored = json.loads(processor.to_json())
-    assert stored["class_name"] == "EpicNodePostprocessor" and stored["settings"] == {"tau": 0.1, "steering": "paper"}
-    assert [VEGAN, ends.as_json()] == stored["preferences"]
 
 
 # in the framework

@@ -221,13 +221,6 @@ async def test_media_without_text_pass_as_they_are(run: Run) -> None:
 # running
 
 
-async def test_a_synchronous_model_is_called_in_a_thread() -> None:
-    slow, model = SyncEmbedding(), ScriptedEmbedding()
-    for one in (slow, model):
-        await step(embed_model=one).acall(nodes())
-    assert slow.threads and threading.get_ident() not in slow.threads and not model.threads
-
-
 # reports, and what has no verdict
 
 

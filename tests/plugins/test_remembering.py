@@ -234,13 +234,6 @@ async def test_auto_accepts_what_is_said_plainly(plugin: Plugin) -> None:
     assert [proposal.text for proposal in memory.proposals] == PROPOSED[1:] and memory.facts == []
 
 
-async def test_proposals_stay_open_in_the_file(plugin: Plugin, path: Path) -> None:
-    with EpicMemory.open(path, []) as memory:
-        await plugin.turn(plugin.make(memory, propose=True), SAID)
-    with EpicMemory.open(path) as memory:
-        assert [proposal.text for proposal in memory.proposals] == PROPOSED
-
-
 READ = {"kind": "add_fact", "text": "I sleep until noon after a shift.", "old": "", "turn": 1, "ends": ""}
 
 
