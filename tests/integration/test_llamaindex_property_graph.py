@@ -46,7 +46,7 @@ from llama_index.core.schema import (
 )
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters, SimpleVectorStore, VectorStoreQuery
 
-from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore, SteeredRetriever
+from epic_llamaindex import EpicEmbedding, EpicTransform, EpicVectorStore
 from epic_llamaindex.property_graph import SteeredVectorContextRetriever
 from epic_memory import EpicMemory, Preference, Stance
 from epic_memory.errors import (
@@ -286,28 +286,6 @@ async def test_a_query_is_steered(index: PropertyGraphIndex, include_text: bool)
     assert (TEXTS["bellmore"] in node.text) == (node.node_id == "bellmore") == include_text
     assert type(node.score) is float
     assert ours(node) == {}
-
-
-async def test_the_frameworks_own_retriever_can_be_a_leaf(index: PropertyGraphIndex) -> None:
-    leaf = VectorContextRetriever(
-        index.property_graph_store, embed_model=EpicEmbedding(), vector_store=index.vector_store, similarity_top_k=1
-    )
-    own, nodes = leaf.retrieve(QUERY), await found(SteeredRetriever(leaf, [LIKES]))
-    assert "Ace" in own[0].text and "Bellmore" in nodes[0].text
-    assert told(SteeredRetriever(leaf, [LIKES], steering="off").retrieve(QUERY)) == told(own)
-
-
-async def test_nothing_that_is_given_is_changed(index: PropertyGraphIndex, kept: EpicTransform) -> None:
-    retriever = steered(index, guidance=kept)
-    bundle = QueryBundle(QUERY, custom_embedding_strs=["a hotel"])
-    before, asked = graph(index).model_dump_json(), copy.deepcopy(bundle)
-    for nodes in (retriever.retrieve(bundle), await retriever.aretrieve(bundle)):
-        assert nodes
-        for node in nodes:
-            node.metadata["title"] = "changed"
-            node.node.relationships.clear()
-    assert graph(index).model_dump_json() == before and bundle == asked
-    assert all(ours(node) == {} for node in index.property_graph_store.get_llama_nodes(HOTELS))
 
 
 @pytest.mark.parametrize("name", ["default", "searchable"])
