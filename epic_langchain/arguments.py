@@ -85,7 +85,7 @@ def with_ids(documents: Iterable[Document], ids: Iterable[str | None] | None) ->
 def documents_of_texts(texts: Iterable[str], metadatas: Iterable[Mapping[str, Any] | None] | None) -> list[Document]:
     """Make a document of each text."""
     given = list(several(texts, str, "texts"))
-    known = [None] * len(given) if metadatas is None else _for_each(given, metadatas, dict, "metadatas")
+    known = [None] * len(given) if metadatas is None else _for_each(given, metadatas, Mapping, "metadatas")
     return [
         Document(page_content=text, metadata=dict(metadata or {})) for text, metadata in zip(given, known, strict=True)
     ]

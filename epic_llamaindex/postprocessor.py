@@ -36,6 +36,7 @@ from epic_memory.settings import checked_settings
 from epic_memory.types.metadata import copied
 from epic_memory.verification import LMVerifier
 from epic_plugins.judging_memory import warn_of_undecided
+from epic_plugins.several import several
 from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
@@ -152,13 +153,8 @@ class _Call:
     def __init__(
         self, processor: EpicNodePostprocessor, nodes: Sequence[NodeWithScore], query: QueryBundle | None
     ) -> None:
-        for node in nodes:
-            if not isinstance(node, NodeWithScore):
-                raise InvalidInputError(
-                    f"Expected nodes as a retriever finds them, found {type(node).__name__}: NodeWithScore(node=...)."
-                )
-        self.nodes = list(nodes)
-        given = [(text_of(one.node), one.node.metadata) for one in nodes]
+        self.nodes = list(several(nodes, NodeWithScore, "NodeWithScore(node=...)"))
+        given = [(text_of(one.node), one.node.metadata) for one in self.nodes]
         self.texts = [(content_of(text, metadata), metadata) for text, metadata in given]
         # Positions of nodes that come with guidance in their texts.
         self._guided = {n for n, (text, _) in enumerate(given) if self.texts[n][0] != text}
