@@ -409,8 +409,9 @@ async def test_undecided_passages_have_no_guidance_and_are_told_of(caplog: pytes
 
 async def test_a_memory_without_preferences_has_nothing_to_say() -> None:
     memory, index = EpicMemory(), graph_of(passages(HOTELS))
-    retriever = steered(index, guidance=memory)
-    assert told(await found(retriever)) == told(steered(index, [AVOIDS], steering="off").retrieve(QUERY))
+    retriever, plain = steered(index, guidance=memory), told(steered(index, [AVOIDS], steering="off").retrieve(QUERY))
+    assert told(await found(retriever)) == plain
+    assert told(await found(steered(index, guidance=EpicTransform(annotate=False)))) == plain
     memory.preferences.add(LIKES)
     assert retriever.preferences == (memory.preferences[0],)
     assert "bellmore" in ids(retriever.retrieve(QUERY))[:1]
