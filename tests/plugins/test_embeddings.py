@@ -254,6 +254,13 @@ async def test_the_encoder_is_called_once_for_many_texts_and_not_on_the_event_lo
         assert batched == plugin.own(HashEncoder()).get_text_embedding_batch(TEXTS)
 
 
+async def test_queries_of_an_asymmetric_encoder_stay_queries(plugin: Plugin) -> None:
+    model = plugin.model(shift=0.3)
+    made = plugin.own(plugin.encoder(model))
+    assert await both(made, plugin.query, "red wine") != getattr(made, plugin.documents)(["red wine"])[0]
+    assert model.queries == ["red wine"] * 2
+
+
 @pytest.mark.parametrize("texts", [[1], ["a", None], [b"a"]], ids=repr)
 async def test_what_is_no_text_is_not_embedded(plugin: Plugin, texts: Any) -> None:
     made = plugin.own(HashEncoder())
