@@ -10,10 +10,11 @@ from langchain_core.documents import Document
 from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.runnables import RunnableConfig, ensure_config
 
-from epic_langchain.documents import checked_documents, record_of
+from epic_langchain.documents import record_of
 from epic_memory.errors import InvalidInputError
 from epic_plugins.collection import Record
 from epic_plugins.metadata import PREFIX
+from epic_plugins.several import several
 from epic_plugins.wrong_arguments import check_options
 
 OVERRIDES = ("preferences", "steering", "stance_policy", "min_score")
@@ -72,35 +73,27 @@ def records_of(
 
 def with_ids(documents: Iterable[Document], ids: Iterable[str | None] | None) -> list[Document]:
     """Return documents with these ids; None stands for a document's own."""
-    given = checked_documents(documents)
+    given = list(several(documents, Document, "Documents"))
     if ids is None:
         return given
-    several = listed("ids", ids, str, count=len(given), optional=True)
     return [
         document.model_copy(update={"id": one}) if one else document
-        for document, one in zip(given, several, strict=True)
+        for document, one in zip(given, _for_each(given, ids, str, "ids"), strict=True)
     ]
 
 
 def documents_of_texts(texts: Iterable[str], metadatas: Iterable[Mapping[str, Any] | None] | None) -> list[Document]:
     """Make a document of each text."""
-    given = listed("texts", texts, str)
-    known = [None] * len(given)
-    if metadatas is not None:
-        known = listed("metadatas", metadatas, Mapping, count=len(given), optional=True)
+    given = list(several(texts, str, "texts"))
+    known = [None] * len(given) if metadatas is None else _for_each(given, metadatas, Mapping, "metadatas")
     return [
         Document(page_content=text, metadata=dict(metadata or {})) for text, metadata in zip(given, known, strict=True)
     ]
 
 
-def listed(what: str, given: Any, kind: type, *, count: int | None = None, optional: bool = False) -> list[Any]:
-    """Return values of one type, optionally `count` of them, as a list; `optional` also allows None among them."""
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise InvalidInputError(f"Give {what} as a list, not as {type(given).__name__}.")
-    values = list(given)
-    for one in values:
-        if not isinstance(one, kind) and not (optional and one is None):
-            raise InvalidInputError(f"Among {what}, all have to be of type {kind.__name__}; not {type(one).__name__}.")
-    if count is not None and len(values) != count:
-        raise InvalidInputError(f"There are {len(values)} {what} for {count} documents: give one for each.")
+def _for_each(documents: Sequence[Any], given: Iterable[Any], kind: type, what: str) -> list[Any]:
+    """Return values of one type, or None, as a list: one for each document."""
+    values = list(several(given, (kind, type(None)), what))
+    if len(values) != len(documents):
+        raise InvalidInputError(f"There are {len(values)} {what} for {len(documents)} documents: give one for each.")
     return values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -10,8 +10,6 @@ from langchain_core.documents import Document
 from typing_extensions import override
 
 from epic_memory import Hit, Item
-from epic_memory.context import format_hit
-from epic_memory.errors import InvalidInputError
 from epic_memory.types.metadata import copied, dumped_metadata
 from epic_memory.types.verdicts import Judged
 from epic_plugins.collection import Record
@@ -25,29 +23,9 @@ from epic_plugins.metadata import (
 )
 
 
-def checked_documents(documents: Iterable[Document]) -> list[Document]:
-    """Check documents and return them as a list."""
-    return [checked_document(document) for document in several(documents)]
-
-
-def several(documents: Iterable[Document]) -> Iterable[Document]:
-    """Check that an argument is an iterable of several documents; the documents themselves are not checked."""
-    if isinstance(documents, (Document, str, bytes, Mapping)) or not isinstance(documents, Iterable):
-        raise InvalidInputError(f"Give several Documents in a list, not {type(documents).__name__}.")
-    return documents
-
-
-def checked_document(document: object) -> Document:
-    """Check that an object is a Document and return it."""
-    if not isinstance(document, Document):
-        raise InvalidInputError(f"Expected Documents, found {type(document).__name__}: Document(page_content=...).")
-    return document
-
-
-def memory_item(document: object) -> Item:
+def memory_item(document: Document) -> Item:
     """Make an item to be stored in a memory of a document, with its metadata."""
-    found = checked_document(document)
-    return Item(id=found.id or "", text=found.page_content, metadata=own_metadata(found.metadata))
+    return Item(id=document.id or "", text=document.page_content, metadata=own_metadata(document.metadata))
 
 
 def kept_document(judged: Judged, document: Document) -> Document:
@@ -79,9 +57,8 @@ class FoundDocument(Document):
         return Document.lc_id()
 
 
-def document_of(hit: Hit, number: int = 1, *, guidance: str = "metadata", language: str | None = None) -> Document:
-    """Make a Document of a hit: guidance in its metadata; with `guidance="text"`, also in its text, as for a model."""
-    text = format_hit(number, hit, language) if guidance == "text" else hit.text
+def document_of(hit: Hit, text: str) -> Document:
+    """Make a Document of a hit and its text, with guidance in its metadata."""
     return FoundDocument(id=hit.item.id, page_content=text, metadata=hit_metadata(hit))
 
 

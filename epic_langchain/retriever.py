@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.load.serializable import SerializedNotImplemented
 from langchain_core.retrievers import BaseRetriever, LangSmithRetrieverParams
 from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict, Field, InstanceOf, field_validator, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import OVERRIDES, per_call, without_settings
-from epic_langchain.documents import document_of, memory_item, several
+from epic_langchain.documents import document_of, memory_item
 from epic_langchain.events import search_event
 from epic_langchain.filters import MetadataFilter, filter_of
 from epic_langchain.models import searched_of
 from epic_memory import BuildReport, Hits
-from epic_memory.context import format_preferences, language_of_context, numbered_hits
 from epic_memory.runtime.effects import Call, Effects, arun, run
 from epic_memory.settings import Settings
 from epic_memory.types import checked_k
 from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_plugins.copies import Open
+from epic_plugins.metadata import texts_of
 from epic_plugins.models import in_namespace, memory_report
+from epic_plugins.several import several
 from epic_plugins.wrong_arguments import explained
+
+RunManager: TypeAlias = CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun
 
 
 class OptionsRetriever(Open, BaseRetriever):
@@ -43,14 +47,9 @@ class OptionsRetriever(Open, BaseRetriever):
     )
 
     embeddings: Any = Field(default=None, repr=False)
-    k: int = 5
+    k: Annotated[int, BeforeValidator(checked_k)] = 5
 
     _per_call: ClassVar[tuple[str, ...]]
-
-    @field_validator("k", mode="before")
-    @classmethod
-    def _checked_k(cls, k: object) -> int:
-        return checked_k(k)
 
     @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
@@ -64,6 +63,22 @@ class OptionsRetriever(Open, BaseRetriever):
     def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the options of a call."""
         return per_call(config, kwargs, self._per_call)
+
+    @override
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return run(self._found(query, run_manager, **options))
+
+    @override
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
+    ) -> list[Document]:
+        return await arun(self._found(query, run_manager, **options), threaded=False)
+
+    @abstractmethod
+    def _found(self, query: str, run_manager: RunManager, **options: Any) -> Effects[list[Document]]:
+        """Return the documents for a query, with the options of the call."""
 
     @override
     def to_json_not_implemented(self) -> SerializedNotImplemented:
@@ -120,21 +135,10 @@ class EpicRetriever(OptionsRetriever):
         return self
 
     @override
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
-    ) -> list[Document]:
-        return run(self._found(query, run_manager, **options))
-
-    @override
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
-    ) -> list[Document]:
-        return await arun(self._found(query, run_manager, **options), threaded=False)
-
     def _found(
         self,
         query: str,
-        run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
+        run_manager: RunManager,
         *,
         k: int | None = None,
         filter: MetadataFilter | None = None,
@@ -154,13 +158,7 @@ class EpicRetriever(OptionsRetriever):
         return self._documents(hits)
 
     def _documents(self, hits: Hits) -> list[Document]:
-        language, guidance = language_of_context(hits), self.guidance
-        documents = [document_of(hit, n, guidance=guidance, language=language) for n, hit in numbered_hits(hits)]
-        opening = format_preferences(hits) if self.guidance == "text" else ""
-        if documents and opening:
-            # The first document opens with the preferences that matter, as the memory's own context does.
-            documents[0].page_content = f"{opening}\n\n{documents[0].page_content}"
-        return documents
+        return [document_of(hit, text) for hit, text in texts_of(hits, self.guidance)]
 
     @override
     def _get_ls_params(self, **kwargs: Any) -> LangSmithRetrieverParams:
@@ -176,8 +174,10 @@ class EpicRetriever(OptionsRetriever):
             InvalidInputError: for anything but Documents, or metadata that is not JSON.
             EpicError: as `EpicMemory.add` or `GraphMemory.add` raises it.
         """
-        return memory_report(self.memory.add(map(memory_item, several(documents)), progress=progress))
+        items = map(memory_item, several(documents, Document, "Documents"))
+        return memory_report(self.memory.add(items, progress=progress))
 
     async def aadd_documents(self, documents: Iterable[Document], *, progress: bool = False) -> BuildReport:
         """Do the same as `add_documents` without blocking the event loop."""
-        return memory_report(await self.memory.aadd(map(memory_item, several(documents)), progress=progress))
+        items = map(memory_item, several(documents, Document, "Documents"))
+        return memory_report(await self.memory.aadd(items, progress=progress))

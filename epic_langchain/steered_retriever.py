@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import LangSmithRetrieverParams
-from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.vectorstores import VectorStore
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self, override
 
 from epic_langchain.documents import FoundDocument, described
 from epic_langchain.models import EpicEmbeddings, encoder_of
-from epic_langchain.retriever import OptionsRetriever
+from epic_langchain.retriever import OptionsRetriever, RunManager
 from epic_memory import Preference
 from epic_memory.encoders.base import aembed_query, embed_query
 from epic_memory.errors import InvalidInputError
-from epic_memory.runtime.effects import Call, Effects, arun, run
+from epic_memory.runtime.effects import Call, Effects
 from epic_memory.steering import Mode
 from epic_memory.types import FloatArray, checked_k, checked_text
 from epic_memory.types.modes import MinScore, checked_min_score
-from epic_memory.types.validation import checked_whole
 from epic_plugins.judging_memory import several_preferences
-from epic_plugins.steered import explain_dimension, explain_embedding, least_of, of_fallback
-from epic_plugins.vector_stores import Found, SteeredSearch, Target
+from epic_plugins.vector_stores import Found, SteeredSearch, Target, explain_dimension, explain_embedding
 from epic_plugins.wrong_arguments import explained
 
 
@@ -48,8 +44,7 @@ class SteeredRetriever(OptionsRetriever):
     with the prefix `epic_`, so that one retriever serves many users. A filter is in the store's own language.
 
     Documents are copies. `epic_steered_by` in their metadata names the preferences that steered the query, one a line,
-    the nearest first; `epic_score` is the similarity less the stance's penalty, where documents were ranked by stance;
-    `epic_tier` is "fallback" for documents of the fallback.
+    the nearest first; `epic_score` is the similarity less the stance's penalty, where documents were ranked by stance.
 
     Attributes:
         vectorstore: Any store that can search by vector.
@@ -59,12 +54,6 @@ class SteeredRetriever(OptionsRetriever):
         k: How many documents, at least 1.
         steering: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8,
             towards the nearest preference whatever its stance; "off" is the store's own search.
-        fallback: A retriever, or any Runnable from a query to Documents, asked instead of the store for a query that
-            matches no preference (unless the mode is "off"). It gets the call's `configurable`.
-        floor: Cosine from which a preference matches and steers. Default: the encoder's own, else 0.2, to match; the
-            core's weight of a preference (`steering.relevance`) to steer. In paper mode every preference steers,
-            unless a floor is given.
-        overfetch: How many times k are fetched to rank by stance, at least 1; with 1, stances are ignored.
         min_score: The least relevance of a document: None, which returns what the store finds; a cosine of its text
             with the steered query; or "auto" for the encoder's own floor. For a least relevance texts are embedded.
         search_kwargs: Other arguments of the store's search by vector. A call cannot replace a `filter` given here.
@@ -77,32 +66,14 @@ class SteeredRetriever(OptionsRetriever):
     """
 
     vectorstore: VectorStore
-    preferences: Sequence[str | Preference] = ()
+    preferences: Annotated[Sequence[str | Preference], BeforeValidator(several_preferences)] = ()
     steering: Mode = "signed"
-    fallback: Runnable[str, list[Document]] | None = None
-    floor: float | None = None
-    overfetch: int = 4
-    min_score: MinScore = None
+    min_score: Annotated[MinScore, BeforeValidator(checked_min_score)] = None
     search_kwargs: dict[str, Any] = Field(default_factory=dict)
 
     _per_call: ClassVar[tuple[str, ...]] = ("k", "filter", "preferences", "steering", "min_score")
     _embeddings: Embeddings | None = PrivateAttr()
     _search: SteeredSearch = PrivateAttr()
-
-    @field_validator("preferences", mode="before")
-    @classmethod
-    def _checked_preferences(cls, preferences: Any) -> Sequence[str | Preference]:
-        return several_preferences(preferences)
-
-    @field_validator("min_score", mode="before")
-    @classmethod
-    def _checked_min_score(cls, min_score: object) -> MinScore:
-        return checked_min_score(min_score)
-
-    @field_validator("overfetch", mode="before")
-    @classmethod
-    def _checked_overfetch(cls, overfetch: Any) -> int:
-        return checked_whole(overfetch, "overfetch", 1)
 
     @field_validator("search_kwargs")
     @classmethod
@@ -122,39 +93,19 @@ class SteeredRetriever(OptionsRetriever):
         # An encoder returns unit vectors; the embeddings of other models are used as they are.
         ours = isinstance(embeddings, EpicEmbeddings) or not isinstance(embeddings, Embeddings)
         self._embeddings = None if ours else embeddings
-        self._search = SteeredSearch(encoder_of(embeddings), floor=self.floor, overfetch=self.overfetch)
+        self._search = SteeredSearch(encoder_of(embeddings))
         return self
 
     @override
-    def _options(self, config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
-        options = super()._options(config, kwargs)
-        if self.fallback is not None:
-            # BaseRetriever does not pass the config on, and a fallback may serve many users, too.
-            options["configurable"] = ensure_config(config).get("configurable")
-        return options
-
-    @override
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
-    ) -> list[Document]:
-        return run(self._found(query, run_manager, **options))
-
-    @override
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
-    ) -> list[Document]:
-        return await arun(self._found(query, run_manager, **options), threaded=False)
-
     def _found(
         self,
         query: str,
-        run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
+        run_manager: RunManager,
         *,
         k: int | None = None,
         filter: Any = None,
         preferences: Sequence[str | Preference] | None = None,
         steering: Mode | None = None,
-        configurable: dict[str, Any] | None = None,
         **given: MinScore,
     ) -> Effects[list[Document]]:
         query = checked_text(query, "The query")
@@ -163,22 +114,16 @@ class SteeredRetriever(OptionsRetriever):
         min_score = checked_min_score(given.get("min_score", self.min_score))
         embedding: Sequence[float] | FloatArray = yield self._embedded(query)
         users = self.preferences if preferences is None else preferences
-        steering = self.steering if steering is None else steering
-        target: Target = yield from self._search.target(embedding, users, steering, query)
-        if self.fallback is not None and not target.matched:
-            config = RunnableConfig(callbacks=run_manager.get_child(), configurable=configurable or {})
-            asked = yield Call(self.fallback.invoke, self.fallback.ainvoke, query, config)
-            return [_copied(document, tier="fallback") for document in of_fallback(asked, Document)[:k]]
-        store, explain = self.vectorstore, partial(self._not_found, target.vector)
+        target: Target = yield from self._search.target(embedding, users, steering or self.steering, query)
+        searches = self.vectorstore.similarity_search_by_vector, self.vectorstore.asimilarity_search_by_vector
+        explain = partial(self._not_found, target.vector)
 
-        def fetch(vector: list[float], count: int) -> Call:
-            searches = store.similarity_search_by_vector, store.asimilarity_search_by_vector
+        def fetch(vector: list[float], count: int | None) -> Call:
             return Call(*searches, vector, k=count, **kwargs, explain=explain)
 
-        least = least_of(self._search.encoder, min_score, query)
-        found: list[Found[Document]] = yield from self._search.find(target, k, fetch, _read, least)
+        found: Found[Document] = yield from self._search.find(target, k, fetch, _read, min_score)
         steered_by = "\n".join(target.steered_by) or None
-        return [_copied(one.document, steered_by=steered_by, score=one.score) for one in found]
+        return [_copied(document, steered_by=steered_by, score=score) for document, score in found]
 
     def _store_options(self, filter: Any) -> dict[str, Any]:
         if filter is None:

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
 from epic_langchain.arguments import per_call, without_settings
-from epic_langchain.documents import checked_document, checked_documents, kept_document, several
+from epic_langchain.documents import kept_document
 from epic_langchain.events import judge_event
 from epic_langchain.models import calling_with, encoder_of, verifier_of
 from epic_memory import BuildReport, Decision, EpicMemory, Item, Preference, Settings
@@ -26,6 +26,7 @@ from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import in_thread
 from epic_memory.types.verdicts import Judged
 from epic_plugins.judging_memory import JudgingModel, Prepared
+from epic_plugins.several import checked, several
 from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
@@ -113,12 +114,8 @@ class EpicDocumentTransformer(
 
         Transform them again: documents that get a verdict leave this list.
         """
-        return self.undecided_for(self.preferences)
-
-    def undecided_for(self, preferences: Sequence[str | Preference]) -> list[Document]:
-        """Return the undecided documents of the calls that gave these preferences."""
         with self._lock:
-            return list(self._undecided.get(tuple(unique_preferences(preferences)), {}).values())
+            return list(self._undecided.get(tuple(unique_preferences(self.preferences)), {}).values())
 
     @override
     def to_json_not_implemented(self) -> SerializedNotImplemented:
@@ -205,7 +202,7 @@ class EpicDocumentTransformer(
         config: RunnableConfig,
         **options: Any,
     ) -> list[Document]:
-        return list(self.lazy_transform(checked_documents(documents), config, **options))
+        return list(self.lazy_transform(list(_several(documents)), config, **options))
 
     async def _arun(
         self,
@@ -214,7 +211,7 @@ class EpicDocumentTransformer(
         config: RunnableConfig,
         **options: Any,
     ) -> list[Document]:
-        kept = self.alazy_transform(checked_documents(documents), config, **options)
+        kept = self.alazy_transform(list(_several(documents)), config, **options)
         return [document async for document in kept]
 
     def _memory_for(self, preferences: Sequence[str | Preference] | None, config: RunnableConfig | None) -> EpicMemory:
@@ -241,19 +238,19 @@ class _Run:
 
     def items(self, documents: Iterable[Document]) -> Iterable[Item]:
         """Return the items of documents; the documents are queued until their items are judged."""
-        items = (item for document in several(documents) for item in self._item(document))
+        items = (item for document in _several(documents) for item in self._item(document))
         # A list is read at once: invalid documents raise before a model is asked, and the progress bar has a total.
         return list(items) if isinstance(documents, (list, tuple)) else items
 
     async def aitems(self, documents: AsyncIterable[Document]) -> AsyncIterator[Item]:
         """Yield the items of an asynchronous iterable of documents, as `items` does."""
         async for document in documents:
-            for item in self._item(document):
+            for item in self._item(checked(document, Document, "Documents")):
                 yield item
 
     def _item(self, document: Document) -> Iterator[Item]:
         self._seen += 1
-        if not checked_document(document).page_content.strip():
+        if not document.page_content.strip():
             self._blank += 1
             return
         try:
@@ -290,3 +287,7 @@ class _Run:
                     waiting.pop(key, None)
                 else:
                     waiting[key] = document
+
+
+def _several(documents: Iterable[Document]) -> Iterator[Document]:
+    return several(documents, Document, "Documents")

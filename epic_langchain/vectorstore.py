@@ -14,7 +14,7 @@ from langchain_core.vectorstores import VectorStore
 from langchain_core.vectorstores.utils import maximal_marginal_relevance
 from typing_extensions import Self, override
 
-from epic_langchain.arguments import documents_of_texts, listed, records_of, with_ids
+from epic_langchain.arguments import documents_of_texts, records_of, with_ids
 from epic_langchain.documents import document_of_record
 from epic_langchain.filters import condition_of
 from epic_langchain.models import EpicEmbeddings, encoder_of
@@ -26,6 +26,7 @@ from epic_memory.steering import Mode
 from epic_memory.types import checked_k
 from epic_plugins.collection import Collection, Matches
 from epic_plugins.collection.file import OpenCollection
+from epic_plugins.several import several
 from epic_plugins.wrong_arguments import check_options, explained
 
 
@@ -193,7 +194,7 @@ class EpicVectorStore(OpenCollection, VectorStore):
     @override
     def delete(self, ids: Sequence[str] | None = None, **kwargs: Any) -> bool:
         """Remove documents by their ids, or all documents without ids. Unknown ids are ignored."""
-        self._collection.delete(None if ids is None else listed("ids", ids, str), **kwargs)
+        self._collection.delete(None if ids is None else several(ids, str, "ids"), **kwargs)
         return True
 
     # reading; LangChain calls what has no asynchronous form here in a thread
@@ -201,7 +202,7 @@ class EpicVectorStore(OpenCollection, VectorStore):
     @override
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
         """Return the documents with these ids, in order; unknown ids are left out."""
-        return list(map(document_of_record, self._collection.get(listed("ids", ids, str))))
+        return list(map(document_of_record, self._collection.get(several(ids, str, "ids"))))
 
     @override
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:

@@ -11,7 +11,7 @@ from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.memory_block import EpicMemoryBlock
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
-from epic_llamaindex.property_graph import SteeredVectorContextRetriever, adelete_passages, delete_passages
+from epic_llamaindex.property_graph import SteeredVectorContextRetriever
 from epic_llamaindex.reranker import EpicReranker
 from epic_llamaindex.retriever import EpicRetriever
 from epic_llamaindex.steered_retriever import SteeredRetriever
@@ -30,7 +30,5 @@ __all__ = [
     "LlamaIndexLM",
     "SteeredRetriever",
     "SteeredVectorContextRetriever",
-    "adelete_passages",
-    "delete_passages",
     "epic_tools",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddi
 from llama_index.core.vector_stores.types import VectorStoreQuery, VectorStoreQueryMode, VectorStoreQueryResult
 
 from epic_llamaindex.records import CLASS_KEY, REFERRING, SOURCE_KEY, condition_of, node_of_record
-from epic_memory.errors import EncoderMismatchError, InvalidInputError
+from epic_memory.errors import InvalidInputError
 from epic_memory.runtime.effects import Call, Effects
 from epic_memory.types import checked_k
 from epic_plugins.collection import Collection, Matches
+from epic_plugins.several import several
 from epic_plugins.wrong_arguments import check_options
 
 _MODES = (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR)
@@ -30,7 +31,6 @@ def queried(collection: Collection, query: VectorStoreQuery, kwargs: dict[str, A
         raise InvalidInputError(f"EpicVectorStore searches in the modes 'default' and 'mmr', not {mode!r}.")
     if query.query_str is None and query.query_embedding is None:
         raise InvalidInputError("There is nothing to search for: give query_embedding or query_str.")
-    _check_dimension(query.query_embedding, collection)
     k, diverse = checked_k(query.similarity_top_k), query.mode == VectorStoreQueryMode.MMR
     threshold = _threshold(kwargs.get("mmr_threshold"), query.mmr_threshold) if diverse else 1.0
     options: dict[str, Any] = {
@@ -61,15 +61,6 @@ def queried(collection: Collection, query: VectorStoreQuery, kwargs: dict[str, A
     )
 
 
-def _check_dimension(embedding: object, collection: Collection) -> None:
-    given, held = len(embedding) if isinstance(embedding, Sized) else None, collection.dimension
-    if given is not None and held is not None and given != held:
-        raise EncoderMismatchError(
-            f"The query's embedding has {given} dimensions, those of {collection.path or 'this vector store'} have"
-            f" {held}. Use the same embedding model (embed_model) for the store and for the index over it."
-        )
-
-
 def _restricted(query: VectorStoreQuery, collection: Collection) -> set[str] | None:
     """Return the ids that the search is restricted to; None for no restriction."""
     ids = None
@@ -87,13 +78,7 @@ def _restricted(query: VectorStoreQuery, collection: Collection) -> set[str] | N
 
 def several_ids(ids: Iterable[str]) -> list[str]:
     """Return ids as a list, without duplicates."""
-    if isinstance(ids, (str, bytes)) or not isinstance(ids, Iterable):
-        raise InvalidInputError(f"Give ids as a list, not as {type(ids).__name__}.")
-    listed = list(ids)
-    for one in listed:
-        if not isinstance(one, str):
-            raise InvalidInputError(f"An id is a text, not {type(one).__name__}.")
-    return list(dict.fromkeys(listed))
+    return list(dict.fromkeys(several(ids, str, "ids")))
 
 
 def check_local(fs: Any) -> None:

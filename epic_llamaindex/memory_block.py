@@ -11,14 +11,12 @@ from typing import Any, Literal
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.memory.memory import BaseMemoryBlock
 from llama_index.core.utils import get_tokenizer
-from llama_index.core.vector_stores import MetadataFilters
 from pydantic import ConfigDict, Field, InstanceOf, PrivateAttr, model_validator
 from typing_extensions import Self, override
 
 from epic_learn import aadd_conversation
 from epic_learn.cues import only_asks
 from epic_learn.windows import ConversationChunker
-from epic_llamaindex.filters import filter_of
 from epic_llamaindex.models import lm_of, memory_of
 from epic_memory import BuildReport, Filter, SearchOptions
 from epic_memory.context import context_of, documents_of_context, language_of_context, without_tags
@@ -82,12 +80,9 @@ class EpicMemoryBlock(Open, BaseMemoryBlock[str]):
         k: How many items are retrieved, at least 1.
         namespace: The namespace that is read; default: the memory's own. Nothing is written if it is another one.
         per_session: Read only items of the chat's own session.
-        filters: LlamaIndex's MetadataFilters, or an `epic_memory.Filter`, applied on reading.
         options: How the memory is searched, as for `EpicMemory.search`: `SearchOptions(min_score=0.4)`.
         remember: Whose messages are offered: "both", or only the "user"'s that do not merely ask, as much of what the
             assistant says repeats what the memory holds.
-        light: Whether what fits no preference may stay in the memory's light tier, where a search finds it. By default
-            it is not remembered. A sentence with a password, a key or a PIN never is.
         propose: Whether what the user says of themselves in these messages is proposed as preferences and facts
             (`MemoryProposals.propose`). True leaves the proposals open for the app to ask about: `memory.proposals`,
             `accept`, `reject`. "auto" accepts what is said plainly, with a confidence of at least 0.9.
@@ -111,16 +106,13 @@ class EpicMemoryBlock(Open, BaseMemoryBlock[str]):
     k: int = Field(default=5, ge=1)
     namespace: str | None = None
     per_session: bool = False
-    filters: MetadataFilters | Filter | None = None
     options: InstanceOf[SearchOptions] | None = Field(default=None, exclude=True)
     remember: Literal["both", "user"] = "both"
-    light: bool = False
     propose: Proposing = False
     llm: Any = Field(default=None, exclude=True, repr=False)
     settings: InstanceOf[Settings] | None = Field(default=None, exclude=True, repr=False)
     priority: int = Field(default=1, ge=0)
 
-    _filter: Filter | None = PrivateAttr(default=None)
     _reader: LanguageModel | None = PrivateAttr(default=None)
     _report: BuildReport | None = PrivateAttr(default=None)
     _warned: bool = PrivateAttr(default=False)
@@ -129,7 +121,6 @@ class EpicMemoryBlock(Open, BaseMemoryBlock[str]):
     def _check(self) -> Self:
         if self.namespace is not None:
             checked_text(self.namespace, "The namespace")
-        self._filter = filter_of(self.filters)
         opens = isinstance(self.memory, (str, Path))
         checked_proposing(self.propose, None if opens else self.llm)
         lm = None if self.llm is None else lm_of(self.llm)
@@ -184,11 +175,10 @@ class EpicMemoryBlock(Open, BaseMemoryBlock[str]):
 
     def _condition(self, session_id: str | None) -> Filter | None:
         if not self.per_session:
-            return self._filter
+            return None
         if session_id is None:
             raise InvalidInputError("With per_session=True, say which session: aget(messages, session_id=...).")
-        said_here = Filter.eq(SESSION, session_id)
-        return said_here if self._filter is None else said_here & self._filter
+        return Filter.eq(SESSION, session_id)
 
     @override
     async def atruncate(self, content: str, tokens_to_truncate: int) -> str | None:
@@ -243,9 +233,7 @@ class EpicMemoryBlock(Open, BaseMemoryBlock[str]):
             if conversation:
                 metadata = None if session is None else {SESSION: session}
                 chunker = ConversationChunker(max_turns=_TURNS, overlap=1)
-                adding = aadd_conversation(
-                    self.memory, conversation, metadata=metadata, chunker=chunker, light=self.light
-                )
+                adding = aadd_conversation(self.memory, conversation, metadata=metadata, chunker=chunker, light=False)
                 report = await self._attempt(adding, len(conversation))
                 if report is not None:
                     self._report = report

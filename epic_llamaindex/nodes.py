@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -21,10 +21,10 @@ from llama_index.core.schema import (
 from epic_llamaindex.filters import SOURCE
 from epic_llamaindex.ranking import CONTENT, content_of
 from epic_memory import Hit, Item
-from epic_memory.context import format_hit
 from epic_memory.errors import InvalidInputError
 from epic_memory.types.metadata import copied, plain
 from epic_plugins.metadata import PREFIX, hit_metadata, own_metadata
+from epic_plugins.several import several
 
 Guidance: TypeAlias = Literal["metadata", "text", "none"]
 """Place of a node's guidance: its metadata; also its text, in the form for a model; or none."""
@@ -33,15 +33,9 @@ INDEX = f"{PREFIX}index_id"
 """The metadata key for the `index_id` of an item's node, if that is an IndexNode."""
 
 
-def checked_nodes(nodes: object) -> list[BaseNode]:
+def checked_nodes(nodes: Iterable[BaseNode]) -> list[BaseNode]:
     """Check nodes and return them as a list."""
-    if isinstance(nodes, (BaseNode, str, bytes, Mapping)) or not isinstance(nodes, Iterable):
-        raise InvalidInputError(f"Give several nodes in a list, not {type(nodes).__name__}.")
-    found = list(nodes)
-    for node in found:
-        if not isinstance(node, BaseNode):
-            raise InvalidInputError(f"Expected nodes, found {type(node).__name__}: TextNode(text=...).")
-    return found
+    return list(several(nodes, BaseNode, "nodes"))
 
 
 def text_of(node: BaseNode) -> str:
@@ -78,18 +72,13 @@ def _link(link: RelatedNodeInfo) -> RelatedNodeInfo:
     return link.model_copy(update={"metadata": copied(link.metadata)})
 
 
-def with_metadata(
-    found: NodeWithScore, added: Mapping[str, Any], *, without: Collection[str] = (), **update: Any
-) -> NodeWithScore:
-    """Return a copy of a retrieved node with more metadata; `update` changes the score."""
-    own = {key: copied(value) for key, value in found.node.metadata.items() if key not in without}
-    return NodeWithScore(node=copy_of(found.node, {**own, **added}), score=update.get("score", found.score))
+def with_metadata(found: NodeWithScore, added: Mapping[str, Any]) -> NodeWithScore:
+    """Return a copy of a retrieved node with more metadata."""
+    return NodeWithScore(node=copy_of(found.node, {**copied(found.node.metadata), **added}), score=found.score)
 
 
-def memory_item(node: object) -> Item:
+def memory_item(node: BaseNode) -> Item:
     """Make an item for a memory of a node, with its metadata, the id of its source document and its `index_id`."""
-    if not isinstance(node, BaseNode):
-        raise InvalidInputError(f"Expected nodes, found {type(node).__name__}: TextNode(text=...).")
     metadata = own_metadata(node.metadata)
     for key, value in metadata.items():
         try:
@@ -106,15 +95,12 @@ def memory_item(node: object) -> Item:
     return Item(id=node.node_id, text=content_of(text_of(node), node.metadata), metadata=metadata)
 
 
-def node_of(
-    hit: Hit, number: int = 1, *, guidance: Guidance = "metadata", language: str | None = None
-) -> NodeWithScore:
-    """Make a node of a hit.
+def node_of(hit: Hit, text: str, guidance: Guidance = "metadata") -> NodeWithScore:
+    """Make a node of a hit and its text.
 
-    Its guidance is in the metadata; with `guidance="text"`, also in the text, in the form for a model; with "none", the
-    node has only the item's own text and metadata. The metadata does not depend on the query, since a fusion of queries
-    identifies nodes by text and metadata: preferences are ordered by their similarity to the item, and the score is not
-    in the metadata.
+    Its guidance is in the metadata; with "none", the node has only the item's own text and metadata. The metadata does
+    not depend on the query, since a fusion of queries identifies nodes by text and metadata: preferences are ordered by
+    their similarity to the item, and the score is not in the metadata.
     """
     entries = sorted(hit.entries, key=lambda entry: (-entry.similarity, entry.preference_id))
     stable = replace(hit, entries=tuple(entries))
@@ -124,7 +110,6 @@ def node_of(
         metadata, text = copied(own) if hit.tier == "fallback" else own_metadata(own), hit.item.text
     else:
         metadata = hit_metadata(stable)
-        text = format_hit(number, hit, language) if guidance == "text" else stable.text
         del metadata["epic_score"]
     for key in (SOURCE, INDEX, CONTENT):
         metadata.pop(key, None)

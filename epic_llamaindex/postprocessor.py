@@ -27,15 +27,16 @@ from epic_llamaindex.ranking import (
     RememberingEncoder,
     Reranker,
     content_of,
-    waited_for,
 )
-from epic_memory import BuildReport, EpicMemory, Settings
+from epic_memory import BuildReport
 from epic_memory.context import format_hit
 from epic_memory.errors import InvalidInputError, NoPreferencesError
 from epic_memory.runtime.effects import Effects, arun, run
+from epic_memory.settings import checked_settings
 from epic_memory.types.metadata import copied
 from epic_memory.verification import LMVerifier
 from epic_plugins.judging_memory import warn_of_undecided
+from epic_plugins.several import several
 from epic_plugins.wrong_arguments import explained
 
 _logger = logging.getLogger(__name__)
@@ -61,8 +62,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
 
     If a model fails, its nodes are returned without guidance (`top_n` still applies), and a warning is logged. Verdicts
     are cached. Each node that is new to a language model costs a call while the user waits for the answer: it is better
-    to judge nodes when they are stored, with `EpicTransform`. A call to `llm` that fails is retried once, a timeout
-    never; while its server is down, nodes are undecided at once, and it is asked again after half a minute. A verifier,
+    to judge nodes when they are stored, with `EpicTransform`. A call to `llm` that fails is not retried; a verifier,
     given as `llm` or a memory's, follows its own retry policy.
 
     Attributes:
@@ -79,7 +79,6 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         keep: "all" drops nothing; "relevant" drops nodes that match no preference; "supports" also drops nodes that
             conflict, in part or whole, with one. Undecided nodes, and nodes without text, are never dropped.
         top_n: How many nodes are returned at most; default: all.
-        rerank: Whether nodes get new positions and scores.
         guidance: "text" also writes the guidance into the text, as `EpicMemory.context` does, numbered by rank, so that
             it is in a query engine's prompt. `epic_content` in the metadata is the text without guidance: a node that
             comes with guidance in its text is judged by it, and its guidance is rewritten.
@@ -89,12 +88,8 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
     """
 
     embed_model: Any = Field(default=None, exclude=True, frozen=True, repr=False)
-    llm: Any = Field(default=None, exclude=True, frozen=True, repr=False)
-    settings: Settings | None = Field(default=None, frozen=True)
-    memory: EpicMemory | None = Field(default=None, exclude=True, frozen=True, repr=False)
     keep: Keep = Field(default="all", frozen=True)
     top_n: int | None = Field(default=None, ge=1, frozen=True)
-    rerank: bool = Field(default=True, frozen=True)
     guidance: Literal["metadata", "text"] = Field(default="metadata", frozen=True)
 
     _ranker: Reranker | None = PrivateAttr(default=None)
@@ -109,9 +104,10 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
             raise InvalidInputError("Give the preferences to judge by: preferences=['...'], or a memory.")
         if not hasattr(self, "_verifier"):  # Keep unchanged models, and with them the verdicts they have reached.
             self._encoder = RememberingEncoder(encoder_of(self.embed_model))
-            verifier = verifier_of(self.llm, self._encoder, self.settings)
-            if isinstance(verifier, LMVerifier) and verifier is not self.llm:
-                verifier = waited_for(verifier.lm)
+            how = checked_settings(self.settings)
+            verifier = verifier_of(self.llm, self._encoder, how)
+            if isinstance(verifier, LMVerifier) and verifier not in (self.llm, how.verifier):
+                verifier = LMVerifier(verifier.lm, retries=0, language=how.language)  # the user waits for the answer
             self._verifier = verifier
         return self
 
@@ -128,7 +124,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         call = _Call(self, nodes, query_bundle)
-        with call.events(), call.without_preferences():
+        with call.events():
             run(call.ranked())
         return call.found
 
@@ -138,7 +134,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         call = _Call(self, nodes, query_bundle)
-        with call.events(), call.without_preferences():
+        with call.events():
             await arun(call.ranked())
         return call.found
 
@@ -147,7 +143,7 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
         memory = self._judging_memory()
         with self._preparing:
             if self._ranker is None:
-                self._ranker = Reranker(memory, keep=self.keep, rerank=self.rerank)
+                self._ranker = Reranker(memory, keep=self.keep)
             return self._ranker
 
 
@@ -157,13 +153,8 @@ class _Call:
     def __init__(
         self, processor: EpicNodePostprocessor, nodes: Sequence[NodeWithScore], query: QueryBundle | None
     ) -> None:
-        for node in nodes:
-            if not isinstance(node, NodeWithScore):
-                raise InvalidInputError(
-                    f"Expected nodes as a retriever finds them, found {type(node).__name__}: NodeWithScore(node=...)."
-                )
-        self.nodes = list(nodes)
-        given = [(text_of(one.node), one.node.metadata) for one in nodes]
+        self.nodes = list(several(nodes, NodeWithScore, "NodeWithScore(node=...)"))
+        given = [(text_of(one.node), one.node.metadata) for one in self.nodes]
         self.texts = [(content_of(text, metadata), metadata) for text, metadata in given]
         # Positions of nodes that come with guidance in their texts.
         self._guided = {n for n, (text, _) in enumerate(given) if self.texts[n][0] != text}
@@ -189,22 +180,18 @@ class _Call:
             event.on_end(payload={EventPayload.NODES: self.found})
         _dispatcher.event(ReRankEndEvent(nodes=self.found))
 
-    @contextmanager
-    def without_preferences(self) -> Iterator[None]:
-        """Return the nodes unchanged while the memory has no preferences: the user still gets an answer."""
-        try:
-            yield
-        except NoPreferencesError as error:
-            self.found = self.nodes[: self._processor.top_n]
-            if not self._processor._warned:
-                _logger.warning("Nodes stay as they were found while there are no preferences: %s", error)
-            self._processor._warned = True
-
     def ranked(self) -> Effects[None]:
-        """Judge and rank the nodes."""
-        if self.nodes:
-            ranker = self._processor._prepared_ranker()
-            self._take((yield from ranker.rank(self.query, self.texts, self.report, top_n=self._processor.top_n)))
+        """Judge and rank the nodes; while there are no preferences, they stay as they are: the user gets an answer."""
+        processor = self._processor
+        try:
+            if self.nodes:
+                ranker = processor._prepared_ranker()
+                self._take((yield from ranker.rank(self.query, self.texts, self.report, top_n=processor.top_n)))
+        except NoPreferencesError as error:
+            self.found = self.nodes[: processor.top_n]
+            if not processor._warned:
+                _logger.warning("Nodes stay as they were found while there are no preferences: %s", error)
+            processor._warned = True
 
     def _take(self, ranked: Sequence[Ranked]) -> None:
         """Make the nodes to return, store the report, and warn of undecided texts."""

@@ -4,46 +4,35 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
-from numbers import Real
+from collections.abc import Iterable
 from typing import Any, cast
 
 from llama_index.core import PropertyGraphIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.graph_stores import SimplePropertyGraphStore
-from llama_index.core.graph_stores.types import (
-    TRIPLET_SOURCE_KEY,
-    VECTOR_SOURCE_KEY,
-    EntityNode,
-    LabelledNode,
-    LabelledPropertyGraph,
-    PropertyGraphStore,
-    Relation,
-)
+from llama_index.core.graph_stores.types import LabelledNode, PropertyGraphStore
 from llama_index.core.indices.property_graph import BasePGRetriever, VectorContextRetriever
 from llama_index.core.indices.property_graph.sub_retrievers.base import DEFAULT_PREAMBLE
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
-from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.vector_stores import MetadataFilters
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from typing_extensions import Self
 
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, encoder_of
-from epic_llamaindex.nodes import with_metadata
-from epic_llamaindex.ranking import Ranked, Reranker
+from epic_llamaindex.nodes import text_of, with_metadata
 from epic_llamaindex.steered_retriever import SteeredRetriever
 from epic_memory import BuildReport, EpicMemory, Preference
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError
-from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Call, Effects, arun, in_thread, run
 from epic_memory.steering import Mode
 from epic_memory.types import checked_k
 from epic_memory.types.modes import MinScore
-from epic_plugins.judging_memory import warn_of_undecided
-from epic_plugins.metadata import PREFIX, as_metadata
+from epic_memory.types.verdicts import Judged
+from epic_plugins.judging_memory import Judge, warn_of_undecided
+from epic_plugins.metadata import PREFIX, as_metadata, guidance_of
 
 _logger = logging.getLogger(__name__)
 
@@ -76,8 +65,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         vector_store: Holds the entities' embeddings, for a graph store that cannot be searched by vector.
         guidance: The EpicTransform that judged the passages, or the EpicMemory that it judged by.
         steering: "signed", "paper" or "off", as for `SteeredRetriever`.
-        floor, overfetch, min_score, annotate: As for `SteeredRetriever`; its texts are facts. `limit` grows in
-            proportion to the entities fetched.
+        min_score: As for `SteeredRetriever`; its texts are facts. `limit` grows in proportion to the entities fetched.
         include_text, include_text_preamble, include_properties: As for `VectorContextRetriever`.
         similarity_top_k, path_depth, limit, similarity_score, filters, callback_manager: As for it, too.
 
@@ -97,10 +85,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         vector_store: BasePydanticVectorStore | None = None,
         guidance: EpicTransform | EpicMemory | None = None,
         steering: Mode = "signed",
-        floor: float | None = None,
-        overfetch: int = 4,
         min_score: MinScore = None,
-        annotate: bool = False,
         include_text: bool = True,
         include_text_preamble: str | None = DEFAULT_PREAMBLE,
         include_properties: bool = False,
@@ -111,11 +96,6 @@ class SteeredVectorContextRetriever(BasePGRetriever):
         filters: MetadataFilters | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        if not isinstance(graph_store, PropertyGraphStore):
-            raise InvalidInputError(
-                f"graph_store must be a property graph store, not {type(graph_store).__name__}:"
-                " index.property_graph_store."
-            )
         if vector_store is None and not graph_store.supports_vector_queries:
             raise InvalidInputError(
                 f"{type(graph_store).__name__} cannot be searched by vector. Give the vector store that the index put"
@@ -123,13 +103,6 @@ class SteeredVectorContextRetriever(BasePGRetriever):
             )
         if guidance is not None and not isinstance(guidance, (EpicTransform, EpicMemory)):
             raise InvalidInputError(f"guidance is an EpicTransform or an EpicMemory, not {type(guidance).__name__}.")
-        if filters is not None and not isinstance(filters, MetadataFilters):
-            raise InvalidInputError(
-                f"filters are LlamaIndex's here, which its stores know, not {kind_of(filters)}:"
-                " MetadataFilters(filters=[MetadataFilter(key=..., value=...)])."
-            )
-        if similarity_score is not None and not isinstance(similarity_score, Real):
-            raise InvalidInputError(f"similarity_score must be a number, not {kind_of(similarity_score)}.")
         if preferences is None and guidance is None:
             raise InvalidInputError("Give the preferences to steer by: preferences=['...'], or guidance=.")
         if embed_model is None:
@@ -150,13 +123,7 @@ class SteeredVectorContextRetriever(BasePGRetriever):
             guidance=guidance,
         )
         self._steered = SteeredRetriever(
-            self._leaf,
-            steering=steering,
-            floor=floor,
-            overfetch=overfetch,
-            min_score=min_score,
-            annotate=annotate,
-            callback_manager=callback_manager,
+            self._leaf, steering=steering, min_score=min_score, callback_manager=callback_manager
         )
         super().__init__(
             graph_store,
@@ -267,27 +234,36 @@ class _VectorContext(VectorContextRetriever):
         self._narrow = self._similarity_top_k
 
     def retrieve_from_graph(self, query_bundle: QueryBundle, limit: int | None = None) -> list[NodeWithScore]:
-        facts = super().retrieve_from_graph(query_bundle, limit or self._widened)
-        try:
-            return run(self._guided(facts))
-        except NoPreferencesError:
-            return facts
+        return run(self._guided(super().retrieve_from_graph(query_bundle, limit or self._widened)))
 
     async def aretrieve_from_graph(self, query_bundle: QueryBundle, limit: int | None = None) -> list[NodeWithScore]:
-        facts = await super().aretrieve_from_graph(query_bundle, limit or self._widened)
-        try:
-            return await arun(self._guided(facts))
-        except NoPreferencesError:
-            return facts
+        return await arun(self._guided(await super().aretrieve_from_graph(query_bundle, limit or self._widened)))
 
     def _guided(self, facts: list[NodeWithScore]) -> Effects[list[NodeWithScore]]:
+        """Return facts with the guidance of their passages; unchanged while there are no preferences."""
+        source = self._guidance
         ids = list(dict.fromkeys(one.node.ref_doc_id for one in facts if one.node.ref_doc_id is not None))
-        if self._guidance is None or not ids:
+        try:
+            memory = source._judging_memory() if isinstance(source, EpicTransform) else source
+        except NoPreferencesError:
             return facts
-        passages = yield Call(self._graph_store.get_llama_nodes, self._graph_store.aget_llama_nodes, ids)
-        judged = yield from _verdicts_of(self._guidance, passages)
-        guidance = {node_id: _guidance_under(one, self.under) for node_id, one in judged.items()}
+        if memory is None or not ids or not list(memory.preferences):
+            return facts
+        passages: list[BaseNode] = yield Call(
+            self._graph_store.get_llama_nodes, self._graph_store.aget_llama_nodes, ids
+        )
+        told = [(one.node_id, text) for one in passages if (text := text_of(one)).strip()]
+        report = BuildReport()
+        judged: list[Judged] = yield Judge(memory, [text for _, text in told], report)
+        warn_of_undecided(report, _logger, "%d passages are without guidance, as a model failed")
+        guidance = {node_id: self._told(one) for (node_id, _), one in zip(told, judged, strict=True)}
         return [with_metadata(fact, guidance.get(fact.node.ref_doc_id or "", {})) for fact in facts]
+
+    def _told(self, judged: Judged) -> dict[str, Any]:
+        """Return the guidance of a passage under the preferences that count, as flat metadata; empty if none."""
+        facts = guidance_of(judged) if judged.kept else []
+        facts = [one for one in facts if self.under is None or one["preference"] in self.under]
+        return as_metadata(facts) if facts else {}
 
     @property
     def _widened(self) -> int:
@@ -314,105 +290,3 @@ class _NoneForNone:
 
     async def aget(self, properties: dict[str, Any] | None = None, ids: list[str] | None = None) -> list[LabelledNode]:
         return [] if ids == [] else await self._store.aget(properties, ids)
-
-
-def _verdicts_of(source: EpicTransform | EpicMemory, passages: Sequence[BaseNode]) -> Effects[dict[str, Ranked]]:
-    """Return the verdicts of a transform or a memory on passages, by the passages' ids."""
-    if isinstance(source, EpicTransform):
-        memory, mode = source._judging_memory(), source.metadata_mode
-    else:
-        memory, mode = source, MetadataMode.NONE
-    texts: list[tuple[str, Mapping[str, Any]]] = [(passage.get_content(mode), {}) for passage in passages]
-    report = BuildReport()
-    verdicts = yield from Reranker(memory, rerank=False).rank(None, texts, report)
-    warn_of_undecided(report, _logger, "%d passages are without guidance, as a model failed")
-    return {passages[one.place].node_id: one for one in verdicts}
-
-
-def _guidance_under(judged: Ranked, preferences: frozenset[str] | None) -> dict[str, Any]:
-    """Return the guidance of a passage under some preferences, as flat metadata; empty if there is none."""
-    facts = [one for one in judged.guidance if preferences is None or one["preference"] in preferences]
-    return as_metadata(facts) if facts else {}
-
-
-def delete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:
-    """Remove passages from a property graph index, and the facts and entities that no other passage supports.
-
-    Use it in place of `index.delete_nodes`, which leaves the facts in the graph; from the framework's own store in RAM
-    that method also removes the neighbours of a passage, after which the store fails. Other stores run their own
-    `delete_llama_nodes`. A fact that another passage states as well goes with the passage it was extracted from first.
-
-    Args:
-        index: The index; the passages also leave its docstore, the entities its vector store.
-        node_ids: The ids of passages; unknown ids are ignored.
-
-    Raises:
-        InvalidInputError: for anything but a property graph index, or for ids given as one text.
-    """
-    run(_deleted(index, node_ids))
-
-
-async def adelete_passages(index: PropertyGraphIndex, node_ids: Iterable[str]) -> None:
-    """Do the same as `delete_passages` without blocking the event loop."""
-    await arun(_deleted(index, node_ids), threaded=False)
-
-
-def _deleted(index: PropertyGraphIndex, node_ids: Iterable[str]) -> Effects[None]:
-    if not isinstance(index, PropertyGraphIndex):
-        raise InvalidInputError(f"index must be a PropertyGraphIndex, not {type(index).__name__}.")
-    if isinstance(node_ids, str) or not isinstance(node_ids, Iterable):
-        raise InvalidInputError("Give the ids of several nodes in a list: delete_passages(index, ['...']).")
-    gone = frozenset(node_ids)
-    if not gone:
-        return
-    store, vectors = index.property_graph_store, index.vector_store
-    if isinstance(store, SimplePropertyGraphStore):
-        entities = _taken_out(store.graph, gone)
-        if vectors is not None and entities:
-            yield Call(vectors.delete_nodes, vectors.adelete_nodes, *_held_as(vectors, entities))
-    else:
-        yield Call(store.delete_llama_nodes, store.adelete_llama_nodes, sorted(gone))
-    docstore = index.docstore
-    for node_id in gone:
-        yield Call(docstore.delete_document, docstore.adelete_document, node_id, False)
-
-
-def _held_as(vectors: BasePydanticVectorStore, entities: list[str]) -> tuple[list[str] | None, MetadataFilters | None]:
-    """Return the ids or filters that delete entities: in a store that keeps texts, an index gives them other ids."""
-    if not vectors.stores_text:
-        return entities, None
-    named = MetadataFilter(key=VECTOR_SOURCE_KEY, operator=FilterOperator.IN, value=entities)
-    return None, MetadataFilters(filters=[named])
-
-
-def _taken_out(graph: LabelledPropertyGraph, gone: Set[str]) -> list[str]:
-    """Remove passages, and what only they support, from a graph in RAM; return the ids of the removed entities."""
-    touched: set[str] = set()
-    stays: dict[str, Relation] = {}
-    for subject, label, other in sorted(graph.triplets):
-        key = graph._get_relation_key(subj_id=subject, rel_id=label, obj_id=other)
-        relation = graph.relations.get(key)
-        # Facts may lead nowhere if nodes were deleted in another way.
-        there = subject in graph.nodes and other in graph.nodes
-        if relation is None or not there or gone & {subject, other, relation.properties.get(TRIPLET_SOURCE_KEY)}:
-            graph.triplets.remove((subject, label, other))
-            graph.relations.pop(key, None)
-            touched |= {subject, other}
-        else:
-            stays[subject] = relation
-            stays.setdefault(other, relation)
-    left = [
-        node_id
-        for node_id, node in graph.nodes.items()
-        if isinstance(node, EntityNode)
-        and node_id not in stays
-        and (node_id in touched or node.properties.get(TRIPLET_SOURCE_KEY) in gone)
-    ]
-    for node_id in [*left, *gone]:
-        graph.nodes.pop(node_id, None)
-    for node_id, relation in stays.items():
-        properties, source = graph.nodes[node_id].properties, relation.properties.get(TRIPLET_SOURCE_KEY)
-        # A fact's passage is looked up through its subject, which has to refer to a passage that stays.
-        if properties.get(TRIPLET_SOURCE_KEY) in gone and source is not None:
-            graph.nodes[node_id].properties = {**properties, TRIPLET_SOURCE_KEY: source}
-    return left

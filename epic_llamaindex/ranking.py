@@ -13,15 +13,12 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic
 from typing import Any, Literal, TypeAlias
 
 from epic_memory.context import MATTERING, format_hit, numbered_pattern
 from epic_memory.encoders.base import Embed, Encoder, aembed, embed
 from epic_memory.encoders.cache import TextVectors
-from epic_memory.errors import LMError, LMUnavailableError, NoPreferencesError
-from epic_memory.lm.base import LanguageModel
-from epic_memory.lm.client import RetryPolicy
+from epic_memory.errors import NoPreferencesError
 from epic_memory.memory import EpicMemory
 from epic_memory.runtime.batching import storable
 from epic_memory.runtime.effects import Effects
@@ -31,7 +28,6 @@ from epic_memory.steering.ranking import Verdicts
 from epic_memory.text.translations import LANGUAGES, translated
 from epic_memory.types import BuildReport, Decision, FloatArray, Hit, Item, MemoryEntry, Stance
 from epic_memory.types.verdicts import Judged, Stances, penalties
-from epic_memory.verification.lm import LMVerifier
 from epic_plugins.judging_memory import Judge
 from epic_plugins.metadata import as_metadata, guidance_of
 
@@ -49,9 +45,6 @@ GUIDANCE = frozenset(
 """The metadata keys of guidance; other keys that begin with `epic_` describe how a text was found."""
 
 _AGAINST = frozenset({Stance.MIXED, Stance.CONFLICTS})
-# Seconds for which a model that is down is not asked again, and the longest pause before a retry that is waited for.
-_REST = 30.0
-_LONGEST_PAUSE = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +98,9 @@ class Ranked:
 class Reranker:
     """Ranker of texts by a user's preferences; texts that could not be judged are always kept. Safe for threads."""
 
-    def __init__(self, memory: EpicMemory, *, keep: Keep = "all", rerank: bool = True) -> None:
+    def __init__(self, memory: EpicMemory, *, keep: Keep = "all") -> None:
         self.memory = memory
         self.keep = keep
-        self.rerank = rerank
         self._known: tuple[Encoder, Steerings] | None = None
 
     def rank(
@@ -146,8 +138,6 @@ class Reranker:
             judged: list[Judged] = yield Judge(self.memory, to_judge, report)
             verdicts = {one.item.text: one for one in judged}
             found = [one if one.decision is not None else _decided(one, verdicts[one.text]) for one in found]
-        if not self.rerank:
-            return sorted([*filter(self._keeps, found), *blank], key=lambda one: one.place)[:top_n]
         query = storable(query or "").strip()
         if query and found:
             steerings = self._steerings()
@@ -185,37 +175,6 @@ class Reranker:
 def _decided(ranked: Ranked, judged: Judged) -> Ranked:
     guidance = tuple(guidance_of(judged)) if judged.kept else ()
     return replace(ranked, decision=judged.verdict.decision, guidance=guidance)
-
-
-class _Waiting(RetryPolicy):
-    """A retry policy for calls that somebody waits for."""
-
-    _since = 0.0
-
-    def begin(self) -> None:
-        if self.down is None or monotonic() - self._since >= _REST:
-            super().begin()
-
-    def gave_up(self, error: LMError) -> None:
-        super().gave_up(error)
-        self._since = monotonic()
-
-    def pause(self, attempt: int, error: LMError) -> float | None:
-        if isinstance(error, LMUnavailableError) and error.timed_out:
-            return None
-        pause = super().pause(attempt, error)
-        return None if pause is None or pause > _LONGEST_PAUSE else pause
-
-
-def waited_for(lm: LanguageModel) -> LMVerifier:
-    """Make a verifier for calls that a user waits for.
-
-    A call that fails is retried once, a timeout never; once the model is down, everything it would be asked is
-    undecided at once, for half a minute.
-    """
-    verifier = LMVerifier(lm)
-    verifier._client.patience = _Waiting(retries=1, backoff=0.0)
-    return verifier
 
 
 class RememberingEncoder:

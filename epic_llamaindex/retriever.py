@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.ingestion.pipeline import run_transformations
 from llama_index.core.llms import LLM
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import (
@@ -19,8 +18,6 @@ from llama_index.core.schema import (
     IndexNode,
     NodeWithScore,
     QueryBundle,
-    TextNode,
-    TransformComponent,
 )
 from llama_index.core.vector_stores import MetadataFilters
 from llama_index_instrumentation import get_dispatcher
@@ -29,9 +26,8 @@ from typing_extensions import Self, TypedDict, Unpack, override
 from epic_llamaindex.events import search_event
 from epic_llamaindex.filters import SOURCE, filter_of
 from epic_llamaindex.models import encoder_of, lm_of, searched_of
-from epic_llamaindex.nodes import Guidance, checked_nodes, copy_of, memory_item, node_id_of, node_of
-from epic_memory import BuildReport, EpicMemory, Filter, Hit, Hits, Item, Preference
-from epic_memory.context import format_preferences, language_of_context, numbered_hits
+from epic_llamaindex.nodes import Guidance, checked_nodes, memory_item, node_id_of, node_of
+from epic_memory import BuildReport, EpicMemory, Filter, Hits, Item, Preference
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import LanguageModel
@@ -41,6 +37,7 @@ from epic_memory.types import checked_k, checked_text
 from epic_memory.types.search_options import SearchOptions, checked_options
 from epic_memory.verification import Verifier
 from epic_plugins.copies import Open
+from epic_plugins.metadata import texts_of
 from epic_plugins.models import in_namespace, memory_report
 from epic_plugins.wrong_arguments import check_known, explained
 
@@ -94,9 +91,7 @@ class EpicRetriever(Open, BaseRetriever):
             `similarity_top_k`.
         embed_model: For opening a file: a `BaseEmbedding`, an encoder of epic_memory or its name; default: the embedded
             encoder. A memory that is open has its own.
-        callback_manager, verbose: As for `BaseRetriever`.
-        object_map, objects: Objects that replace the nodes referring to them: by the `index_id` of an index node or the
-            id of an item; or index nodes whose `index_id` or id is that of an item's node.
+        callback_manager, object_map, objects, verbose: As for `BaseRetriever`.
 
     Attributes:
         memory: The memory, also a graph's.
@@ -133,11 +128,9 @@ class EpicRetriever(Open, BaseRetriever):
             "filter": filter_of(filters),
             "options": checked_options(options),
         }
-        leading = list(objects or ())
-        self._index_ids = {node.node_id: node.index_id for node in leading}
         super().__init__(
             callback_manager=callback_manager,
-            object_map={**(object_map or {}), **{node.index_id: node.obj for node in leading}},
+            object_map={**(object_map or {}), **{node.index_id: node.obj for node in objects or ()}},
             verbose=verbose,
         )
         if namespace is not None:
@@ -154,7 +147,6 @@ class EpicRetriever(Open, BaseRetriever):
         *,
         preferences: Iterable[str | Preference] | None = None,
         documents: Iterable[BaseNode] | None = None,
-        transformations: Sequence[TransformComponent] | None = None,
         nodes: Iterable[BaseNode] | None = None,
         path: str | Path | None = None,
         llm: LLM | LanguageModel | Verifier | str | None = None,
@@ -165,8 +157,7 @@ class EpicRetriever(Open, BaseRetriever):
 
         Args:
             preferences: The memory's first preferences; for an existing file they need not be given.
-            documents, nodes: One source of items: documents, which are split; or nodes as they are.
-            transformations: Make nodes of the documents; default: `[SentenceSplitter()]`.
+            documents, nodes: One source of items: documents, which a `SentenceSplitter` splits; or nodes as they are.
             path: The memory's file; default: none, the memory is in RAM.
             llm: Does all that a model can do for a memory: an `LLM`, a language model of epic_memory, or the name of
                 one ("ollama:qwen3:4b", "auto"); or a verifier of epic_memory, which verifies alone. Default: none.
@@ -181,7 +172,7 @@ class EpicRetriever(Open, BaseRetriever):
         """
         known = [*inspect.signature(EpicRetriever.from_defaults).parameters][:-1]
         check_known(f"{cls.__name__}.from_defaults", given, [*known, *RetrieverOptions.__annotations__])
-        items = list(map(memory_item, _offered(documents, transformations, nodes)))
+        items = list(map(memory_item, _offered(documents, nodes)))
         encoder = encoder_of(given.pop("embed_model", None))
         how, lm = checked_settings(settings), None
         if isinstance(llm, Verifier) and not isinstance(llm, LLM):
@@ -244,26 +235,7 @@ class EpicRetriever(Open, BaseRetriever):
 
     def _nodes(self, hits: Hits) -> list[NodeWithScore]:
         dispatcher.event(search_event(hits, self._similarity_top_k))
-        language = language_of_context(hits)
-        nodes = [self._node(hit, number, language) for number, hit in numbered_hits(hits)]
-        opening = format_preferences(hits) if self._guidance == "text" else ""
-        if nodes and opening:
-            # The first node opens with the preferences that matter, as the memory's own context does.
-            nodes[0].node.set_content(f"{opening}\n\n{nodes[0].node.get_content()}")
-        return nodes
-
-    def _node(self, hit: Hit, number: int, language: str) -> NodeWithScore:
-        found = node_of(hit, number, guidance=self._guidance, language=language)
-        node, item_id = found.node, hit.item.id
-        known = node.index_id if isinstance(node, IndexNode) else item_id
-        for index_id in (known, self._index_ids.get(item_id, item_id)):
-            if index_id in self.object_map and isinstance(node, TextNode):
-                # BaseRetriever goes on to retrieve from the object that the index node refers to.
-                if not isinstance(node, IndexNode):
-                    found.node = node = IndexNode.from_text_node(node, index_id)
-                node.index_id = index_id
-                break
-        return found
+        return [node_of(hit, text, self._guidance) for hit, text in texts_of(hits, self._guidance)]
 
     # the nodes it retrieves from
 
@@ -339,22 +311,13 @@ class EpicRetriever(Open, BaseRetriever):
         return self.memory.forget(*items) if items else 0
 
 
-def _offered(
-    documents: Iterable[BaseNode] | None,
-    transformations: Sequence[TransformComponent] | None,
-    nodes: Iterable[BaseNode] | None,
-) -> Sequence[BaseNode]:
+def _offered(documents: Iterable[BaseNode] | None, nodes: Iterable[BaseNode] | None) -> Sequence[BaseNode]:
     """Return the nodes that a new memory is offered, from the one source that is given."""
-    if documents is None and transformations is not None:
-        raise InvalidInputError("transformations= make nodes of documents=. Give both, or nodes= as they are.")
-    if documents is None:
-        return [] if nodes is None else checked_nodes(nodes)
-    if nodes is not None:
+    if documents is not None and nodes is not None:
         raise InvalidInputError("Give one of documents and nodes.")
-    # Copies, as a transformation may change its input.
-    whole = [copy_of(document) for document in checked_nodes(documents)]
-    steps = [SentenceSplitter()] if transformations is None else list(transformations)
-    return checked_nodes(run_transformations(whole, steps))
+    if documents is None:
+        return checked_nodes(nodes or ())
+    return SentenceSplitter()(checked_nodes(documents))
 
 
 def _query_of(query_bundle: object) -> str:

@@ -18,7 +18,7 @@ from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index_instrumentation import get_dispatcher
 
 from epic_llamaindex.models import EpicEmbedding, encoder_of
-from epic_llamaindex.nodes import text_of, with_metadata
+from epic_llamaindex.nodes import copy_of, text_of
 from epic_llamaindex.retriever import EpicRetriever
 from epic_llamaindex.vectorstore import EpicVectorStore
 from epic_memory import Preference
@@ -30,9 +30,7 @@ from epic_memory.types import FloatArray
 from epic_memory.types.modes import MinScore, Mode, checked_min_score, checked_mode
 from epic_plugins.copies import Open
 from epic_plugins.judging_memory import several_preferences
-from epic_plugins.metadata import OF_ONE_CALL
-from epic_plugins.steered import explain_dimension, explain_embedding, least_of, of_fallback
-from epic_plugins.vector_stores import Found, SteeredSearch, Target
+from epic_plugins.vector_stores import OVERFETCH, Found, SteeredSearch, Target, explain_dimension, explain_embedding
 from epic_plugins.wrong_arguments import explained
 
 dispatcher = get_dispatcher(__name__)
@@ -74,18 +72,8 @@ class SteeredRetriever(Open, BaseRetriever):
         embed_model: The leaf's: a `BaseEmbedding`, an encoder of epic_memory or its name; default: the leaf's own.
         steering: "signed" goes towards what a preference likes and away from what it avoids; "paper" is Eq. 7-8,
             towards the nearest preference whatever its stance; "off" is the leaf's own search.
-        fallback: A retriever asked instead of the leaf, with the original bundle, for a query that matches no
-            preference (unless the mode is "off").
-        floor: Cosine from which a preference matches and steers. Default: the encoder's own, else 0.2, to match; the
-            core's weight of a preference (`steering.relevance`) to steer. In paper mode every preference steers,
-            unless a floor is given.
-        overfetch: How many times `similarity_top_k` are fetched to rank by stance; with 1, stances are ignored.
         min_score: The least relevance of a node: None, which returns what the leaf finds; a cosine of its text with the
             steered query; or "auto" for the encoder's own floor. For a least relevance texts are embedded.
-        annotate: Whether to describe the call in the nodes' metadata, excluded from the text to embed and from the text
-            for a model: `epic_steered_by` names the preferences that steered the query, one a line, the nearest first;
-            `epic_score` is the score where nodes were ranked by stance; `epic_tier` is "fallback" for nodes of the
-            fallback. A fusion takes such nodes for others than the same nodes of another retriever or query.
         callback_manager, object_map, objects, verbose: As for `BaseRetriever`.
 
     Raises:
@@ -103,11 +91,7 @@ class SteeredRetriever(Open, BaseRetriever):
         *,
         embed_model: BaseEmbedding | Encoder | str | None = None,
         steering: Mode = "signed",
-        fallback: BaseRetriever | None = None,
-        floor: float | None = None,
-        overfetch: int = 4,
         min_score: MinScore = None,
-        annotate: bool = False,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: Sequence[IndexNode] | None = None,
@@ -115,16 +99,11 @@ class SteeredRetriever(Open, BaseRetriever):
     ) -> None:
         self._leaf = _checked_leaf(retriever)
         model = _model_of(retriever, embed_model)
-        if fallback is not None and not isinstance(fallback, BaseRetriever):
-            raise InvalidInputError(f"fallback must be a LlamaIndex retriever, not {type(fallback).__name__}.")
         self.preferences = preferences
         self._embed_model = model if isinstance(model, BaseEmbedding) else None
         self._steering = checked_mode(steering)
-        self._fallback = fallback
-        self._annotate = annotate
         self._min_score = checked_min_score(min_score)
-        self._floor = floor
-        self._search = SteeredSearch(encoder_of(model), floor=floor, overfetch=overfetch)
+        self._search = SteeredSearch(encoder_of(model))
         super().__init__(
             callback_manager=callback_manager,
             object_map=object_map,
@@ -156,32 +135,27 @@ class SteeredRetriever(Open, BaseRetriever):
         embedding: Sequence[float] | FloatArray | None = bundle.embedding
         if embedding is None:
             embedding = yield from self._embedded(bundle.embedding_strs)
-        search = self._search
         try:
-            target: Target = yield from search.target(embedding, self._preferences, self._steering, bundle.query_str)
+            target: Target = yield from self._search.target(
+                embedding, self._preferences, self._steering, bundle.query_str
+            )
         except EncoderError as error:
-            _explain_target(bundle, error)
-            raise
-        if self._fallback is not None and not target.matched:
-            asked = yield Call(self._fallback.retrieve, self._fallback.aretrieve, replace(bundle))
-            return [self._copy(one, {"epic_tier": "fallback"}) for one in of_fallback(asked, NodeWithScore)]
+            if bundle.embedding is None:
+                raise
+            raise EncoderMismatchError(
+                f"{error} The embedding came with the query bundle; a retriever that was given the same bundle before"
+                " may have written its own into it: give each a bundle of its own."
+            ) from error
         bundle = replace(bundle, embedding=target.vector)
-        first: list[NodeWithScore] = yield self._ask(self._leaf, bundle)
-        if not first:
-            return []
 
-        def fetch(vector: list[float], count: int) -> Call:
-            wider = self._wider() if count > len(first) else None
-            return _known(first) if wider is None else self._ask(wider, bundle)
+        def fetch(vector: list[float], count: int | None) -> Call | None:
+            leaf = self._leaf if count is None else self._wider()
+            return None if leaf is None else self._ask(leaf, bundle)
 
-        least = least_of(search.encoder, self._min_score, bundle.query_str)
-        found: list[Found[NodeWithScore]] = yield from search.find(target, len(first), fetch, _read, least)
-        described = {"epic_steered_by": "\n".join(target.steered_by)} if target.steered_by else {}
+        found: Found[NodeWithScore] = yield from self._search.find(target, None, fetch, _read, self._min_score)
+        # A fusion identifies a node by text and metadata: they stay the leaf's.
         return [
-            self._copy(one.document, described)
-            if one.score is None
-            else self._copy(one.document, {**described, "epic_score": one.score}, score=one.score)
-            for one in found
+            NodeWithScore(node=copy_of(one.node), score=one.score if score is None else score) for one, score in found
         ]
 
     def _embedded(self, texts: list[str]) -> Effects[Sequence[float] | FloatArray]:
@@ -211,28 +185,13 @@ class SteeredRetriever(Open, BaseRetriever):
             count = vars(self._leaf).get(name)
             if isinstance(count, int):
                 wider = copy.copy(self._leaf)
-                setattr(wider, name, self._search.overfetch * count)
+                setattr(wider, name, OVERFETCH * count)
                 return wider
         return None
-
-    def _copy(self, found: NodeWithScore, described: Mapping[str, Any], **update: float) -> NodeWithScore:
-        # A fusion identifies a node by text and metadata: they stay the leaf's unless `annotate` is on.
-        return with_metadata(
-            found, described if self._annotate else {}, without=OF_ONE_CALL if self._annotate else (), **update
-        )
 
 
 def _read(found: NodeWithScore) -> tuple[str, Mapping[str, Any]]:
     return text_of(found.node), found.node.metadata
-
-
-def _known(found: list[NodeWithScore]) -> Call:
-    """Return a call that finds what is known already."""
-
-    async def aknown() -> list[NodeWithScore]:
-        return found
-
-    return Call(lambda: found, aknown)
 
 
 def _checked_bundle(bundle: object) -> QueryBundle:
@@ -241,15 +200,6 @@ def _checked_bundle(bundle: object) -> QueryBundle:
     if bundle.embedding is None and not any(text.strip() for text in bundle.embedding_strs):
         raise InvalidInputError("The query is empty: give a text, or a bundle with an embedding.")
     return bundle
-
-
-def _explain_target(bundle: QueryBundle, error: EncoderError) -> None:
-    """Name the bundle as the source of an embedding that does not fit, if it was."""
-    if bundle.embedding is not None:
-        raise EncoderMismatchError(
-            f"{error} The embedding came with the query bundle; a retriever that was given the same bundle before may"
-            " have written its own into it: give each a bundle of its own."
-        ) from error
 
 
 def _checked_leaf(retriever: object) -> BaseRetriever:

@@ -31,7 +31,7 @@ from epic_langchain.agents.conversation_turns import (
     text_of,
     turn_of,
 )
-from epic_langchain.agents.notes import NoteRetriever, note_of, with_note, without_notes
+from epic_langchain.agents.notes import NoteRetriever, TurnCache, note_of, with_note, without_notes
 from epic_langchain.agents.options import (
     OPTIONS,
     CallOptions,
@@ -42,7 +42,6 @@ from epic_langchain.agents.options import (
     chosen_memory,
     chosen_of,
 )
-from epic_langchain.agents.turn_cache import TurnCache
 from epic_langchain.models import lm_of, memory_of
 from epic_learn import aadd_conversation, add_conversation
 from epic_learn.cues import only_asks
@@ -85,7 +84,7 @@ class EpicMemoryMiddleware(Open, AgentMiddleware[AgentState[Any], Any]):
     system message ends with the preferences, and the user's latest message begins with the hits, each with how it fits
     them: a provider can keep what it has read of the conversation. Nothing is told that the messages show already, and
     the agent's state is not changed. After the turn, the user's message is offered to the memory, which
-    keeps it once if it matters to a preference.
+    keeps it once if it matters to a preference; a sentence with a password, a key or a PIN never is.
 
     A turn is the latest message of the user and the answers to it, also where a `SummarizationMiddleware`, before or
     after this one, replaces the message while the turn lasts. It belongs to the user whose run began with it:
@@ -111,8 +110,6 @@ class EpicMemoryMiddleware(Open, AgentMiddleware[AgentState[Any], Any]):
             delays the end of the run: hardly with the embedded verifier; by its calls with a language model; by a few
             seconds of retries if the model's server is down (`LMVerifier(retries=0)` waits least). With False, offer
             turns yourself when there is time: `epic_learn.add_conversation(memory, ...)`.
-        light: Whether a turn that fits no preference may stay in the memory's light tier, where a search finds it. By
-            default it is not remembered. A sentence with a password, a key or a PIN never is.
         propose: Whether what the user says of themselves, read from the user's message alone, is proposed as
             preferences and facts (`MemoryProposals.propose`). True asks the human: the run is interrupted after the
             turn, as by `HumanInTheLoopMiddleware`, with an action for each proposal, named by its kind. It goes on with
@@ -141,7 +138,6 @@ class EpicMemoryMiddleware(Open, AgentMiddleware[AgentState[Any], Any]):
         *,
         k: int = 5,
         remember: bool | Remembered = "user",
-        light: bool = False,
         propose: Proposing = False,
         llm: Any = None,
         settings: Settings | None = None,
@@ -149,7 +145,6 @@ class EpicMemoryMiddleware(Open, AgentMiddleware[AgentState[Any], Any]):
         super().__init__()
         self.k = checked_k(k)
         self.remember = checked_remember(remember)
-        self.light = light
         opens = isinstance(memory, (str, Path))
         self.propose = checked_proposing(propose, None if opens else llm)
         self.llm = None if llm is None else lm_of(llm)
@@ -269,7 +264,7 @@ class EpicMemoryMiddleware(Open, AgentMiddleware[AgentState[Any], Any]):
         if memory is None:
             return
         if said:
-            report = self._result((yield Attempt(add_conversation, aadd_conversation, memory, said, light=self.light)))
+            report = self._result((yield Attempt(add_conversation, aadd_conversation, memory, said, light=False)))
             self._report = report or self._report
         proposals = memory.proposals
         for consent in ask(asked) if asked else ():

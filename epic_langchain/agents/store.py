@@ -15,6 +15,7 @@ from langgraph.store.base import (
     BaseStore,
     GetOp,
     ListNamespacesOp,
+    MatchCondition,
     Op,
     PutOp,
     Result,
@@ -23,7 +24,6 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
-from epic_langchain.agents.items import Namespace, check_filter, id_of, item_of, matches, moment_of, passes, place_of
 from epic_langchain.models import encoder_of
 from epic_memory import Preference
 from epic_memory.encoders import Encoder
@@ -35,8 +35,19 @@ from epic_plugins.collection import Collection, Key, Matches, Record
 from epic_plugins.collection.file import OpenCollection
 from epic_plugins.wrong_arguments import explained
 
+Namespace: TypeAlias = tuple[str, ...]
 PreferencesOf: TypeAlias = Callable[[Namespace], Iterable[str | Preference]]
 """Function from the namespace prefix that is searched to the preferences that steer the search."""
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": lambda value, operand: bool(value == operand),
+    "$ne": lambda value, operand: bool(value != operand),
+    "$gt": lambda value, operand: float(value) > float(operand),
+    "$gte": lambda value, operand: float(value) >= float(operand),
+    "$lt": lambda value, operand: float(value) < float(operand),
+    "$lte": lambda value, operand: float(value) <= float(operand),
+}
 
 
 @explained(index="What other stores take in it are embedding= and fields= here.")
@@ -116,7 +127,7 @@ class EpicStore(OpenCollection, BaseStore):
                 found: Matches = yield Call(self._collection.search, self._collection.asearch, **search)
                 results[place] = self._found(op, found)
         # Of several operations on an item the last counts.
-        puts = {id_of(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
+        puts = {_id_of(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
         records = self._records({record_id: op for record_id, op in puts.items() if op.value is not None})
         if records:
             yield Call(self._collection.add, self._collection.aadd, records)
@@ -130,7 +141,7 @@ class EpicStore(OpenCollection, BaseStore):
     def _read(self, op: Op) -> Result:
         """Return the result of an operation that needs no embedding; None for the others."""
         if isinstance(op, GetOp):
-            found = self._items(self._collection.get([id_of(op.namespace, op.key)]))
+            found = self._items(self._collection.get([_id_of(op.namespace, op.key)]))
             return found[0] if found else None
         if isinstance(op, SearchOp) and not op.query:
             return self._listed(op)[_page(op)]
@@ -139,12 +150,12 @@ class EpicStore(OpenCollection, BaseStore):
     def _items(self, records: Iterable[Record]) -> list[SearchItem]:
         """Return the items of records; damage is reported with the file's path."""
         with decoding(self.path):
-            return list(map(item_of, records))
+            return list(map(_item_of, records))
 
     def _places(self) -> dict[str, Namespace]:
         """Return the namespace of each item by the id of its record."""
         with decoding(self.path):
-            return {record_id: place_of(record_id)[0] for record_id in self._collection.ids()}
+            return {record_id: _place_of(record_id)[0] for record_id in self._collection.ids()}
 
     def _under(self, prefix: Sequence[str]) -> list[str]:
         """Return the ids of the items under a prefix."""
@@ -154,13 +165,13 @@ class EpicStore(OpenCollection, BaseStore):
     def _listed(self, op: SearchOp, without: Set[str] = frozenset()) -> list[SearchItem]:
         """Return the items under the prefix of a search that satisfy its filter, oldest first."""
         ids = [record_id for record_id in self._under(op.namespace_prefix) if record_id not in without]
-        found = [item for item in self._items(self._collection.get(ids)) if passes(item.value, op)]
+        found = [item for item in self._items(self._collection.get(ids)) if _passes(item.value, op)]
         return sorted(found, key=lambda item: item.created_at)
 
     def _search(self, op: SearchOp) -> dict[str, Any]:
         """Return the arguments of the collection's search."""
         ids = self._under(op.namespace_prefix)
-        # The filter is applied to the matches afterwards, so with a filter all records have to be found.
+        # The filter is applied to the _matches afterwards, so with a filter all records have to be found.
         search: dict[str, Any] = {"query": op.query, "ids": ids}
         search["k"] = max(1, len(ids) if op.filter else op.offset + op.limit)
         if self._preferences_of is not None:
@@ -168,10 +179,10 @@ class EpicStore(OpenCollection, BaseStore):
         return search
 
     def _found(self, op: SearchOp, matched: Matches) -> list[SearchItem]:
-        """Return the page of a search: the matches, then items without an embedding."""
+        """Return the page of a search: the _matches, then items without an embedding."""
         with decoding(self.path):
-            best = [item_of(match.record, match.score) for match in matched]
-        found = [item for item in best if passes(item.value, op)]
+            best = [_item_of(match.record, match.score) for match in matched]
+        found = [item for item in best if _passes(item.value, op)]
         if len(found) < op.offset + op.limit:
             found += self._listed(op, {match.record.id for match in matched})
         return found[_page(op)]
@@ -179,7 +190,7 @@ class EpicStore(OpenCollection, BaseStore):
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         names = dict.fromkeys(self._places().values())
         if op.match_conditions:
-            names = dict.fromkeys(name for name in names if all(matches(name, one) for one in op.match_conditions))
+            names = dict.fromkeys(name for name in names if all(_matches(name, one) for one in op.match_conditions))
         if op.max_depth is not None:
             names = dict.fromkeys(name[: op.max_depth] for name in names)
         return sorted(names)[_page(op)]
@@ -195,7 +206,7 @@ class EpicStore(OpenCollection, BaseStore):
         assert op.value is not None  # it would be a deletion
         value = dumped_metadata(op.value, op.key, "item", ordered=True)
         with decoding(self.path):
-            created = now if held is None else moment_of(held, "created_at").isoformat(timespec="microseconds")
+            created = now if held is None else _moment_of(held, "created_at").isoformat(timespec="microseconds")
         fields = self._fields if op.index is None else op.index or ()
         texts = [text for field in fields for text in get_text_at_path(json.loads(value), field) if text.strip()]
         return Record(
@@ -227,7 +238,7 @@ def _checked(ops: Iterable[Op]) -> list[Op]:
         if isinstance(op, SearchOp):
             if op.filter is not None and not isinstance(op.filter, Mapping):
                 raise InvalidInputError(f"A filter is a mapping from keys to values, not {type(op.filter).__name__}.")
-            check_filter([*(op.filter or {}).values()])
+            _check_filter([*(op.filter or {}).values()])
         if isinstance(getattr(op, "namespace", getattr(op, "namespace_prefix", None)), str):
             raise InvalidInputError("A namespace is a tuple of labels, such as ('users', 'anna'), not a text.")
         if isinstance(op, (GetOp, PutOp)) and not all(isinstance(label, str) for label in (*op.namespace, op.key)):
@@ -253,3 +264,92 @@ def _checked_fields(fields: Sequence[str]) -> tuple[str, ...]:
 
 def _page(op: SearchOp | ListNamespacesOp) -> slice:
     return slice(op.offset, op.offset + op.limit)
+
+
+# items as records of the collection
+
+
+def _id_of(namespace: Sequence[str], key: str) -> str:
+    """Return the id of an item's record."""
+    return json.dumps([*namespace, key])
+
+
+def _place_of(record_id: str) -> tuple[Namespace, str]:
+    """Return the namespace and the key of an item; raise a ValueError if it is no item's id."""
+    labels = json.loads(record_id)
+    if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"{record_id!r} is no item's id")
+    return tuple(labels[:-1]), labels[-1]
+
+
+def _item_of(record: Record, score: float | None = None) -> SearchItem:
+    """Return a new copy of the item of a record; raise a ValueError if no store wrote it so."""
+    namespace, key = _place_of(record.id)
+    value = json.loads(record.text)
+    if not isinstance(value, dict):
+        raise ValueError(f"the item {record.id!r} has no value")
+    created, updated = (_moment_of(record, name) for name in ("created_at", "updated_at"))
+    return SearchItem(namespace, key, value, created, updated, score)
+
+
+def _moment_of(record: Record, name: str) -> datetime:
+    """Return a time in a record's metadata; raise a ValueError if there is none."""
+    text = record.metadata.get(name)
+    moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError(f"the item {record.id!r} does not say when it was written")
+    return moment
+
+
+# filters of a search
+
+
+def _check_filter(condition: Any) -> None:
+    """Refuse unknown operators in a filter, or in a part of one."""
+    if isinstance(condition, (list, tuple)):
+        for part in condition:
+            _check_filter(part)
+    elif isinstance(condition, Mapping) and _has_operators(condition):
+        for name in condition:
+            if name not in _OPERATORS:
+                raise InvalidInputError(f"A filter knows {', '.join(_OPERATORS)}; not {name!r}.")
+    elif isinstance(condition, Mapping):
+        _check_filter(list(condition.values()))
+
+
+def _passes(value: Mapping[str, Any], op: SearchOp) -> bool:
+    """Tell whether the value of an item satisfies the filter of a search."""
+    return all(_satisfies(value.get(key), condition) for key, condition in (op.filter or {}).items())
+
+
+def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
+    """Tell whether a namespace begins or ends with a path, in which "*" _matches any label."""
+    path = tuple(condition.path)
+    if condition.match_type not in ("prefix", "suffix"):
+        raise InvalidInputError(f"Namespaces are matched by 'prefix' or 'suffix', not {condition.match_type!r}.")
+    start = 0 if condition.match_type == "prefix" else len(namespace) - len(path)
+    return len(path) <= len(namespace) and all(
+        wanted in ("*", label) for label, wanted in zip(namespace[start:], path, strict=False)
+    )
+
+
+def _has_operators(condition: Mapping[Any, Any]) -> bool:
+    return any(str(name).startswith("$") for name in condition)
+
+
+def _satisfies(value: Any, condition: Any) -> bool:
+    """Tell whether a value satisfies a filter: by equality, part by part, or by operators."""
+    if isinstance(condition, Mapping):
+        if _has_operators(condition):
+            return all(_holds(value, name, operand) for name, operand in condition.items())
+        return isinstance(value, Mapping) and all(_satisfies(value.get(name), part) for name, part in condition.items())
+    if isinstance(condition, (list, tuple)):
+        return isinstance(value, list) and len(value) == len(condition) and all(map(_satisfies, value, condition))
+    return bool(value == condition)
+
+
+def _holds(value: Any, name: str, operand: Any) -> bool:
+    try:
+        return _OPERATORS[name](value, operand)
+    except (TypeError, ValueError):
+        return False

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from epic_memory.lm import Completion
 from epic_memory.lm.base import is_cut, tokens_of
 from epic_memory.lm.http import count
-from epic_plugins.adapted_lm import still_thinking
 
 _THINKING = {"reasoning", "thinking", "reasoning_content", "redacted_thinking"}
 
@@ -39,17 +38,14 @@ def completion_of(answer: object) -> Completion:
     )
 
 
-def only_thought(answer: object, completion: Completion) -> bool:
-    """Tell whether an answer was cut off because the model spent its limit on thinking."""
-    if not completion.cut or not completion.text:
-        return completion.cut
+def has_thought(answer: object) -> bool:
+    """Tell whether an answer says that the model has spent tokens on thinking."""
     message, _ = _parts(answer)
     blocks = message.content if isinstance(message.content, list) else []
     return bool(
         message.additional_kwargs.get("reasoning_content")
         or (_usage(message).get("output_token_details") or {}).get("reasoning")
         or any(isinstance(block, Mapping) and block.get("type") in _THINKING for block in blocks)
-        or still_thinking(completion.text)
     )
 
 

@@ -14,7 +14,7 @@ from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
-from epic_langchain.models.answers import completion_of, cut_answer, only_thought
+from epic_langchain.models.answers import completion_of, cut_answer, has_thought
 from epic_langchain.models.encoder import name_of
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import Completion
@@ -77,7 +77,6 @@ class LangChainLM(Adapter, AdaptedLM):
         concurrency: How many calls are made at once.
         context: Tokens for prompt and answer together, if known; a prompt that does not fit is not sent. Default: the
             model's `num_ctx`, if it has one.
-        structured: Whether the model is held to a schema, where that is possible.
 
     Raises:
         InvalidInputError: if an argument is invalid.
@@ -93,7 +92,6 @@ class LangChainLM(Adapter, AdaptedLM):
         name: str | None = None,
         concurrency: int = 1,
         context: int | None = None,
-        structured: bool = True,
     ) -> None:
         if not isinstance(model, BaseChatModel):
             raise InvalidInputError(f"{NO_MODEL}; not {kind_of(model)}.")
@@ -103,7 +101,6 @@ class LangChainLM(Adapter, AdaptedLM):
             checked_name(name, name_of(model)),
             concurrency=concurrency,
             context=own if context is None and isinstance(own, int) and own > 0 else context,
-            structured=structured,
             limited=self._limited_by is not None,
         )
         self.model = model
@@ -120,8 +117,8 @@ class LangChainLM(Adapter, AdaptedLM):
     def _read(self, answer: Any) -> Completion:
         return completion_of(answer)
 
-    def _only_thought(self, answer: Any, completion: Completion) -> bool:
-        return only_thought(answer, completion)
+    def _has_thought(self, answer: Any) -> bool:
+        return has_thought(answer)
 
     def _held(self, error: Exception) -> Any | None:
         return cut_answer(error)

@@ -11,6 +11,7 @@ from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.effects import arun, run
+from epic_plugins import adapted_lm
 from epic_plugins.adapted_encoder import AdaptedEncoder
 from epic_plugins.adapted_lm import checked_name
 from epic_plugins.copies import Adapter
@@ -22,9 +23,7 @@ _NAMES = ("model", "model_name", "model_id", "deployment_name", "azure_deploymen
 
 def name_of(model: object) -> str:
     """Return `langchain:<class>:<model>`, or `langchain:<class>` if the object does not name its model."""
-    named = (getattr(model, name, None) for name in _NAMES)
-    found = [value for value in named if isinstance(value, str) and value.strip()]
-    return ":".join(["langchain", type(model).__name__, *found[:1]])
+    return adapted_lm.name_of("langchain", type(model).__name__, model, _NAMES)
 
 
 class LangChainEncoder(Adapter, AdaptedEncoder):

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from llama_index.core.ingestion import IngestionPipeline
-from llama_index.core.schema import BaseNode, MetadataMode, TransformComponent
+from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node, TransformComponent
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field, PrivateAttr, computed_field, model_validator
 from typing_extensions import Self, override
 
 from epic_llamaindex.events import judge_event
+from epic_llamaindex.ingestion.links import relink
 from epic_llamaindex.ingestion.reingest import reingested
-from epic_llamaindex.ingestion.run import Run
 from epic_llamaindex.models import encoder_of, verifier_of
 from epic_llamaindex.models.component import JudgingComponent
 from epic_llamaindex.models.settings import settings_digest
-from epic_llamaindex.nodes import text_of
-from epic_memory import Preference
+from epic_llamaindex.nodes import checked_nodes, copy_of, text_of
+from epic_memory import BuildReport, Decision, Item, Preference
 from epic_memory.encoders import Encoder
 from epic_memory.encoders.base import Embed, default_tau
-from epic_memory.errors import InvalidInputError, NotCopiedError
+from epic_memory.errors import InvalidInputError, NotCopiedError, UndecidedError
 from epic_memory.runtime.effects import Effects, arun, run
 from epic_memory.settings import checked_settings
 from epic_memory.types import FloatArray
 from epic_memory.types.verdicts import Judged
 from epic_plugins.judging_memory import Judge
+from epic_plugins.metadata import as_metadata, guidance_of, own_metadata
 from epic_plugins.wrong_arguments import explained
 
+_logger = logging.getLogger(__name__)
 _dispatcher = get_dispatcher(__name__)
 
 
@@ -59,7 +62,8 @@ class EpicTransform(JudgingComponent, TransformComponent):
     of `memory`), so that the same call, repeated once the model answers, asks only for the rest.
 
     Attributes:
-        preferences: The user's, texts or `epic_memory.Preference`s.
+        preferences: The user's, texts or `epic_memory.Preference`s. The only attribute that can be changed; a change
+            takes effect at the next call, and verdicts under preferences that remain are kept.
         embed_model: Embeds instructions, and the texts that the coarse filter compares: a `BaseEmbedding`, an encoder
             of epic_memory or its name. Default: nodes get no embedding, and the embedded encoder compares.
         encoder: The coarse filter's encoder, if it is not to be `embed_model`.
@@ -72,8 +76,6 @@ class EpicTransform(JudgingComponent, TransformComponent):
         on_undecided: How to treat undecided nodes: "raise" an error; "keep" them as they are, without guidance; or
             "skip" them. `undecided` lists them, and a warning is logged. With "keep" and "skip", a pipeline's cache and
             docstore count their documents as done.
-        metadata_mode: How much of a node's metadata is judged with its text: MetadataMode.NONE, or as much as is
-            embedded (EMBED) or shown to a model (LLM), such as titles and the headers of a section.
         memory: Judge by this memory instead: its preferences, models and settings; its file caches what a model
             decided. Nothing else is written into it.
         show_progress: Show a progress bar.
@@ -82,28 +84,23 @@ class EpicTransform(JudgingComponent, TransformComponent):
         ValidationError: if an argument is invalid.
     """
 
-    embed_model: Any = Field(default=None, exclude=True, repr=False)
-    encoder: Any = Field(default=None, exclude=True, repr=False)
-    annotate: bool = True
-    on_undecided: Literal["raise", "keep", "skip"] = "raise"
-    metadata_mode: MetadataMode = MetadataMode.NONE
-    show_progress: bool = Field(default=False, exclude=True)
+    embed_model: Any = Field(default=None, exclude=True, frozen=True, repr=False)
+    encoder: Any = Field(default=None, exclude=True, frozen=True, repr=False)
+    annotate: bool = Field(default=True, frozen=True)
+    on_undecided: Literal["raise", "keep", "skip"] = Field(default="raise", frozen=True)
+    show_progress: bool = Field(default=False, exclude=True, frozen=True)
 
     _embedder: Encoder | None = PrivateAttr(default=None)
-    _parts: tuple[Any, ...] = PrivateAttr(default=())
     _undecided: dict[str, BaseNode] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         self._is_judged_by_memory("encoder")
-        how = checked_settings(self.settings)
-        parts = (self.embed_model, self.encoder, self.llm, how.verifier, how.model_budget, self.memory)
-        # Keep unchanged models, and with them the verdicts they have reached.
-        if list(map(id, self._parts)) != list(map(id, parts)):
+        if not hasattr(self, "_verifier"):  # Keep models, and with them the verdicts they have reached.
             self._embedder = None if self.embed_model is None else encoder_of(self.embed_model)
             own = None if self.encoder is None else encoder_of(self.encoder)
             self._encoder = own or self._embedder or encoder_of(None)
-            self._verifier, self._parts = verifier_of(self.llm, self._encoder, how), parts
+            self._verifier = verifier_of(self.llm, self._encoder, self.settings)
         return self
 
     @computed_field(repr=False)  # type: ignore[prop-decorator]
@@ -176,7 +173,7 @@ class EpicTransform(JudgingComponent, TransformComponent):
     def _kept(self, nodes: Sequence[BaseNode], options: Mapping[str, Any]) -> Effects[list[BaseNode]]:
         if "preferences" in options:
             raise InvalidInputError("A pipeline's cache does not see preferences=: give them to EpicTransform itself.")
-        work = Run(self, nodes)
+        work = _Run(self, nodes)
         judged: list[Judged] = []
         vectors: dict[str, list[float]] = {}
         try:
@@ -231,3 +228,106 @@ def _place(node: BaseNode) -> tuple[object, ...]:
     if node.ref_doc_id is None:
         return (node.node_id,)
     return node.ref_doc_id, getattr(node, "start_char_idx", None), text_of(node)
+
+
+class _Run:
+    """One run of an ingestion step: its input nodes, an item for each with text, and the report."""
+
+    def __init__(self, step: EpicTransform, nodes: Sequence[BaseNode]) -> None:
+        self._step = step
+        self.nodes = checked_nodes(nodes)
+        self.items: list[Item] = []
+        self.report = BuildReport()
+        self._judged: list[BaseNode] = []
+        for number, node in enumerate(self.nodes, start=1):
+            if not text_of(node).strip():
+                continue
+            try:
+                # Without the metadata, which need not be JSON.
+                self.items.append(Item(id=node.node_id, text=text_of(node)))
+            except InvalidInputError as error:
+                raise InvalidInputError(f"Node {number} ({node.node_id!r}): {error}") from None
+            self._judged.append(node)
+
+    def to_embed(self, judged: Sequence[Judged]) -> list[str]:
+        """Return the texts that the kept nodes are found by, each once."""
+        texts = (self._found_by(node, one) for node, one in zip(self._judged, judged, strict=True))
+        return list(dict.fromkeys(filter(None, texts)))
+
+    def _found_by(self, node: BaseNode, judged: Judged) -> str:
+        """Return the text whose embedding a returned node gets; empty if it gets none."""
+        if judged.verdict.decision is Decision.UNDECIDED and self._step.on_undecided == "keep":
+            return node.get_content(MetadataMode.EMBED)
+        alignments = judged.verdict.alignments
+        return alignments[0].instruction.strip() if alignments else ""
+
+    def finish(self, judged: Sequence[Judged], vectors: Mapping[str, list[float]]) -> list[BaseNode]:
+        """Return the nodes that are kept, and hand the report and the undecided nodes to the step.
+
+        Raises:
+            UndecidedError: if nodes are undecided and `on_undecided` is "raise".
+        """
+        verdicts = {id(node): one for node, one in zip(self._judged, judged, strict=True)}
+        kept: list[BaseNode] = []
+        undecided: list[BaseNode] = []
+        gone: dict[str, BaseNode] = {}
+        for node in self.nodes:
+            one = verdicts.get(id(node))
+            made: BaseNode | None = None
+            if one is None:
+                made = copy_of(node, own_metadata(node.metadata)) if _is_media(node) else None
+            elif one.verdict.decision is Decision.UNDECIDED:
+                undecided.append(node)
+                made = self._annotated(node, one, vectors) if self._step.on_undecided == "keep" else None
+            elif one.kept:
+                made = self._annotated(node, one, vectors)
+            if made is None:
+                gone[node.node_id] = node
+            else:
+                kept.append(made)
+        for node in kept:
+            gone.pop(node.node_id, None)
+        relink(kept, gone)
+        self._step._take(self.nodes, undecided)
+        self._hand_over_report(undecided)
+        return kept
+
+    def _annotated(self, node: BaseNode, judged: Judged, vectors: Mapping[str, list[float]]) -> BaseNode:
+        metadata = own_metadata(node.metadata)
+        if self._step.annotate and judged.kept:
+            metadata |= as_metadata(guidance_of(judged))
+        vector = vectors.get(self._found_by(node, judged))
+        return copy_of(node, metadata) if vector is None else copy_of(node, metadata, embedding=list(vector))
+
+    def _hand_over_report(self, undecided: Sequence[BaseNode]) -> None:
+        """Hand over the report; log a warning of undecided nodes, which might otherwise go unseen."""
+        step, report = self._step, self.report
+        step._report = report
+        if not self.items and checked_settings(step.settings).coarse:
+            report.tau = step.models["tau"]
+        blank = sum(not text_of(node).strip() and not _is_media(node) for node in self.nodes)
+        if blank:
+            report.warnings.append(f"{blank} nodes without text were left out.")
+        if not undecided:
+            return
+        summary = (
+            f"{len(undecided)} of {len(self._judged)} nodes are undecided, as a model failed:"
+            f" {next(iter(report.failures.values()), 'no reason was given')}"
+        )
+        report.warnings.append(summary)
+        named = ", ".join(sorted(node.node_id for node in undecided)[:20])
+        if step.on_undecided == "raise":
+            raise UndecidedError(
+                f"{summary} What was decided is remembered: run it again when the model answers. Where a document store"
+                " skips the documents by then, give the step its own `undecided`. To go on nevertheless, give"
+                f" on_undecided='keep', which takes such nodes in as they are, or 'skip'. Undecided: {named}"
+            )
+        done = "kept without guidance" if step.on_undecided == "keep" else "left out"
+        _logger.warning("%s They are %s, and in `undecided`: %s", summary, done, named)
+
+
+def _is_media(node: BaseNode) -> bool:
+    """Tell whether a node has an image, audio or video."""
+    if isinstance(node, Node):
+        return any((node.image_resource, node.audio_resource, node.video_resource))
+    return isinstance(node, ImageNode)

@@ -11,7 +11,6 @@ from epic_memory.errors import LMUnavailableError
 from epic_memory.lm import Completion, Token
 from epic_memory.lm.base import is_cut, tokens_of
 from epic_memory.lm.http import count
-from epic_plugins.adapted_lm import still_thinking
 
 _ENDS = ("finish_reason", "done_reason", "stop_reason")
 _PROMPT = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
@@ -34,15 +33,12 @@ def completion_of(response: ChatResponse) -> Completion:
     )
 
 
-def only_thought(response: ChatResponse, completion: Completion) -> bool:
-    """Tell whether an answer was cut off because the model spent its limit on thinking."""
-    if not completion.cut or not completion.text:
-        return completion.cut
+def has_thought(response: ChatResponse) -> bool:
+    """Tell whether an answer says that the model has spent tokens on thinking."""
     details = _of(_of(response.raw, "usage"), "completion_tokens_details")
     return bool(
         any(getattr(block, "block_type", None) == "thinking" for block in response.message.blocks)
         or _of(details, "reasoning_tokens")
-        or still_thinking(completion.text)
     )
 
 

@@ -11,7 +11,7 @@ from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.structured_llm import StructuredLLM
 
-from epic_llamaindex.models.answers import completion_of, only_thought
+from epic_llamaindex.models.answers import completion_of, has_thought
 from epic_llamaindex.models.encoder import inherits, name_of
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm import Completion
@@ -40,7 +40,6 @@ class LlamaIndexLM(Adapter, AdaptedLM):
         context: Tokens for prompt and answer together, if known; a prompt that does not fit is not sent. Default: the
             LLM's `context_window`, if it was given one. An `Ollama` without one gets this value; by default it asks its
             server for it once, at the first use.
-        structured: Whether the model is held to a schema, where that is possible.
 
     Raises:
         InvalidInputError: if an argument is invalid.
@@ -56,7 +55,6 @@ class LlamaIndexLM(Adapter, AdaptedLM):
         name: str | None = None,
         concurrency: int = 1,
         context: int | None = None,
-        structured: bool = True,
     ) -> None:
         if not isinstance(llm, LLM):
             raise InvalidInputError(f"llm must be a LlamaIndex LLM, such as Ollama(model=...), not {kind_of(llm)}.")
@@ -70,7 +68,7 @@ class LlamaIndexLM(Adapter, AdaptedLM):
             checked_name(name, name_of(llm)),
             concurrency=concurrency,
             context=self._window(llm) if context is None else context,
-            structured=structured and (self._is_ollama or self._is_openai),
+            structured=self._is_ollama or self._is_openai,
             limited=self._is_ollama or self._limited_by is not None,
         )
         self.llm = llm
@@ -101,8 +99,8 @@ class LlamaIndexLM(Adapter, AdaptedLM):
     def _read(self, answer: ChatResponse) -> Completion:
         return completion_of(answer)
 
-    def _only_thought(self, answer: ChatResponse, completion: Completion) -> bool:
-        return only_thought(answer, completion)
+    def _has_thought(self, answer: ChatResponse) -> bool:
+        return has_thought(answer)
 
     def _form(self, schema: Schema | None) -> Mapping[str, Any]:
         """Return the arguments that hold a call to a schema."""

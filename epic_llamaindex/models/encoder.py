@@ -14,6 +14,7 @@ from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.effects import arun, in_thread, run
+from epic_plugins import adapted_lm
 from epic_plugins.adapted_encoder import AdaptedEncoder
 from epic_plugins.adapted_lm import checked_name
 from epic_plugins.copies import Adapter
@@ -29,9 +30,8 @@ _NAMELESS = {"", "unknown", "base_component", "custom_llm"}
 def name_of(model: BaseComponent) -> str:
     """Return `llamaindex:<class>:<model>`, or `llamaindex:<class>` if the model gives no name."""
     kind = model.class_name()
-    named = (getattr(model, name, None) for name in _NAMES)
-    found = [value for value in named if isinstance(value, str) and value.strip() not in _NAMELESS]
-    return ":".join(["llamaindex", type(model).__name__ if kind in _NAMELESS else kind, *found[:1]])
+    kind = type(model).__name__ if kind in _NAMELESS else kind
+    return adapted_lm.name_of("llamaindex", kind, model, _NAMES, _NAMELESS)
 
 
 def inherits(model: BaseComponent, base: type[BaseComponent], method: str) -> bool:

@@ -16,7 +16,7 @@ from epic_memory.lm.failures import said
 from epic_memory.runtime.effects import Attempt, Effects, arun, run
 from epic_memory.types import FloatArray
 from epic_memory.types.validation import checked_tau
-from epic_plugins.ended_loops import MOST_ENDED, of_ended_loop
+from epic_plugins.adapted_lm import MOST_ENDED, of_ended_loop
 
 
 class AdaptedEncoder(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +13,12 @@ from epic_memory.lm.base import Completion, LimitedLM, Message, Schema
 from epic_memory.lm.failures import of_status, said
 from epic_memory.lm.http import sendable
 from epic_memory.runtime.effects import Attempt, Effects
-from epic_plugins.ended_loops import MOST_ENDED, causes, of_ended_loop
+
+MOST_ENDED = 100
+"""Most connections of ended event loops that a client is assumed to keep."""
+
+_ENDED = "Event loop is closed"
+_MOST_CAUSES = 5
 
 # Settings that limit the length of an answer, in the frameworks' various names.
 _LIMITS = ("max_tokens", "num_predict", "max_output_tokens", "max_completion_tokens", "max_new_tokens")
@@ -49,7 +54,7 @@ class AdaptedLM(LimitedLM):
         name: The name under which verdicts are cached.
         concurrency: How many calls are made at once.
         context: Tokens for prompt and answer together, if known.
-        structured: Whether the model is held to a schema, where that is possible.
+        structured: Whether the model can be held to a schema.
         limited: Whether the length of an answer can be limited.
 
     Raises:
@@ -58,7 +63,7 @@ class AdaptedLM(LimitedLM):
     """
 
     def __init__(
-        self, name: str, *, concurrency: int, context: int | None, structured: bool, limited: bool = True
+        self, name: str, *, concurrency: int, context: int | None, structured: bool = True, limited: bool = True
     ) -> None:
         super().__init__(name, concurrency=concurrency, context=context)
         self._left_out = frozenset([*([] if structured else [_SCHEMA]), *([] if limited else [_LIMIT])])
@@ -66,8 +71,7 @@ class AdaptedLM(LimitedLM):
 
     def _settings(self) -> dict[str, Any]:
         """Return the constructor's arguments beside the model."""
-        structured = _SCHEMA not in self._left_out
-        return {"name": self.name, "concurrency": self.concurrency, "context": self.context, "structured": structured}
+        return {"name": self.name, "concurrency": self.concurrency, "context": self.context}
 
     @abstractmethod
     def _ask(self, messages: list[dict[str, str]], schema: Schema | None, limit: int | None) -> Any:
@@ -82,8 +86,14 @@ class AdaptedLM(LimitedLM):
         """Return the completion in an answer."""
 
     @abstractmethod
+    def _has_thought(self, answer: Any) -> bool:
+        """Tell whether an answer says that the model has spent tokens on thinking."""
+
     def _only_thought(self, answer: Any, completion: Completion) -> bool:
-        """Tell whether an answer was cut off while the model was still thinking."""
+        """Tell whether an answer was cut off because the model spent its limit on thinking."""
+        if not completion.cut or not completion.text:
+            return completion.cut
+        return self._has_thought(answer) or bool(_STILL_THINKING.match(completion.text))
 
     def _held(self, error: Exception) -> Any | None:
         """Return the answer that an error contains, or None."""
@@ -136,9 +146,19 @@ class AdaptedLM(LimitedLM):
         return f"{type(self).__name__}({self.name!r})"
 
 
-def still_thinking(text: str) -> bool:
-    """Tell whether a text is a thought without an end."""
-    return bool(_STILL_THINKING.match(text))
+def of_ended_loop(error: Exception) -> bool:
+    """Tell whether a connection failed because its event loop has ended; clients keep such connections until then."""
+    return any(isinstance(cause, RuntimeError) and str(cause) == _ENDED for cause in causes(error))
+
+
+def causes(error: Exception) -> Iterator[Exception]:
+    """Yield an error and the errors that it was raised from."""
+    cause: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if not isinstance(cause, Exception):
+            return
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def limit_of(fields: Iterable[str]) -> str | None:
@@ -158,6 +178,13 @@ def checked_name(name: str | None, made: str) -> str:
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidInputError(f"name must be a text that is not empty, not {name!r}.")
     return made if name is None else name
+
+
+def name_of(framework: str, kind: str, model: object, attributes: Iterable[str], nameless: Container[str] = ()) -> str:
+    """Return `framework:kind:name`, by the first attribute that names the model; `framework:kind` if none does."""
+    named = (getattr(model, name, None) for name in attributes)
+    found = [value for value in named if isinstance(value, str) and value.strip() and value not in nameless]
+    return ":".join([framework, kind, *found[:1]])
 
 
 def explained(error: Exception, name: str) -> Exception:

@@ -47,19 +47,17 @@ def warn_of_undecided(report: BuildReport, logger: logging.Logger, warning: str)
 class Prepared:
     """A memory in RAM that holds preferences and verdicts, no items. Safe to use from several threads.
 
-    A model's verdicts stay cached when preferences or thresholds change, as long as model and preference are the same.
+    A model's verdicts stay cached when preferences change, as long as model and preference are the same.
     """
 
     def __init__(self) -> None:
         self._memory: EpicMemory | None = None
-        self._made: tuple[Encoder, Settings] | None = None
-        self._judging: tuple[Any, ...] = ()
         self._lock = threading.Lock()
 
-    def memory(
-        self, preferences: Iterable[str | Preference], *, encoder: Encoder, settings: Settings = Settings()
-    ) -> EpicMemory:
-        """Return the memory under these settings; call its `judge` at once. No model is asked for aspects by default.
+    def memory(self, preferences: Iterable[str | Preference], *, encoder: Encoder, settings: Settings) -> EpicMemory:
+        """Return the memory with these preferences; call its `judge` at once.
+
+        The encoder and the settings are the same at each call. No model is asked for aspects by default.
 
         Raises:
             NoPreferencesError: if there are no preferences, or all have expired.
@@ -68,19 +66,12 @@ class Prepared:
         wanted = [preference for preference in unique_preferences(preferences) if not preference.expired]
         if not wanted:
             raise NoPreferencesError("There are no preferences to judge by. Give some: preferences=['...'].")
-        lasting = replace(settings, tau=None, coarse=True, fine=True)
-        # Aspects given with a preference count, but this memory ends with the process.
-        made = encoder, replace(lasting, aspects="parser") if settings.aspects == "auto" else lasting
-        judging = settings.tau, settings.coarse, settings.fine
         with self._lock:
-            if self._memory is None or self._made != made:
-                self._memory, self._made, self._judging = EpicMemory(encoder=encoder, settings=made[1]), made, ()
+            if self._memory is None:
+                # Aspects given with a preference count, but this memory ends with the process.
+                how = replace(settings, aspects="parser") if settings.aspects == "auto" else settings
+                self._memory = EpicMemory(encoder=encoder, settings=how)
             memory = self._memory
-            if self._judging != judging:
-                session = memory._session
-                session.own_tau, coarse, fine = judging
-                session.settings = replace(session.settings, coarse=coarse, fine=fine)
-                self._judging = judging
             _hold(memory, wanted)
             return memory
 
@@ -92,9 +83,10 @@ class JudgingModel(BaseModel):
 
     # A list once validated; a Sequence, so that type checkers accept a list of texts.
     preferences: Sequence[str | Preference] = Field(default_factory=list)
-    llm: Any = Field(default=None, exclude=True, repr=False)
-    settings: Settings | None = None
-    memory: EpicMemory | None = Field(default=None, exclude=True, repr=False)
+    # Frozen: verdicts reached under one setting would be used under another.
+    llm: Any = Field(default=None, exclude=True, frozen=True, repr=False)
+    settings: Settings | None = Field(default=None, frozen=True)
+    memory: EpicMemory | None = Field(default=None, exclude=True, frozen=True, repr=False)
 
     _encoder: Encoder = PrivateAttr()
     _verifier: Verifier = PrivateAttr()

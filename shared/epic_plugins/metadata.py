@@ -11,8 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from epic_memory.context import format_hit, format_preferences, language_of_context, numbered_hits
 from epic_memory.errors import InvalidInputError
-from epic_memory.types import Alignment, Hit, MemoryEntry, Stance
+from epic_memory.types import Alignment, Hit, Hits, MemoryEntry, Stance
 from epic_memory.types.metadata import copied
 from epic_memory.types.verdicts import Judged, penalties
 from epic_plugins.collection.collection import Key
@@ -59,6 +60,21 @@ def hit_metadata(hit: Hit) -> dict[str, Any]:
         # A conflict with any preference is a conflict.
         metadata["epic_stance"] = str(max(hit.stances, key=penalties().__getitem__))
     return metadata
+
+
+def texts_of(hits: Hits, guidance: str) -> list[tuple[Hit, str]]:
+    """Return hits in the order of a context, each with its text: by itself, or for "text" as a model gets it.
+
+    The first then opens with the preferences that matter, as the memory's own context does.
+    """
+    numbered = list(numbered_hits(hits))
+    if guidance != "text":
+        return [(hit, hit.text) for _, hit in numbered]
+    language, opening = language_of_context(hits), format_preferences(hits)
+    texts = [(hit, format_hit(number, hit, language)) for number, hit in numbered]
+    if texts and opening:
+        texts[0] = texts[0][0], f"{opening}\n\n{texts[0][1]}"
+    return texts
 
 
 def _facts(one: Alignment | MemoryEntry, preference: str, similarity: float) -> dict[str, Any]:

@@ -16,26 +16,29 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from epic_memory.encoders.base import Encoder
 from epic_memory.encoders.cache import TextVectors
-from epic_memory.errors import EncoderError, InvalidInputError
+from epic_memory.errors import EncoderError, EncoderMismatchError, EpicError, InvalidInputError
+from epic_memory.pipeline.candidates import least_topic
 from epic_memory.runtime.effects import Call, Effects
 from epic_memory.steering.query_steering import QuerySteering, SteeredQuery, Steerings
-from epic_memory.steering.question_kind import kind_of, recalls
+from epic_memory.steering.question_kind import kind_of, question_kind, recalls
 from epic_memory.steering.ranking import Verdicts, stances_in
-from epic_memory.steering.relevance import default_floor
 from epic_memory.types import FloatArray, Preference, Stance, checked_k
-from epic_memory.types.modes import Mode, checked_mode
-from epic_memory.types.validation import checked_tau, checked_whole
+from epic_memory.types.modes import MinScore, Mode, checked_mode
 
 T = TypeVar("T")
-Fetch: TypeAlias = Callable[[list[float], int], Call]
+Fetch: TypeAlias = Callable[[list[float], int | None], Call | None]
 Read: TypeAlias = Callable[[T], tuple[str, Mapping[str, Any]]]
-Least: TypeAlias = Callable[[FloatArray], float]
+Found: TypeAlias = list[tuple[T, float | None]]
+"""Documents, best first, each with the score by which it was ranked; None if the store's order is kept."""
+
+OVERFETCH = 4
+"""How many times k documents are fetched to rank them by their stances."""
 # Words in the errors of stores for a vector of the wrong dimension; each store has its own exception, and names the
 # dimension.
 _OTHER_DIMENSION = re.compile(r"dimension|shape|vector (?:size|length)", re.I)
@@ -48,9 +51,8 @@ class Target:
     Attributes:
         vector: The vector to search with, of the same length as the query's embedding; that embedding if nothing
             steers.
+        words: The query's words, which tell what kind of question it is; empty if unknown.
         steered_by: The texts of the preferences that steered, heaviest first.
-        matched: Whether a preference is as similar to the query as the floor requires; if none is, a fallback may have
-            better answers. True in mode "off", which uses no preference.
         query: The query as the preferences steer it, by which texts are ranked if stances decide; None if the store's
             order is kept.
         preferences: The preferences whose stances count.
@@ -58,8 +60,8 @@ class Target:
     """
 
     vector: list[float]
+    words: str = ""
     steered_by: tuple[str, ...] = ()
-    matched: bool = True
     query: SteeredQuery | None = field(default=None, repr=False, compare=False)
     preferences: tuple[Preference, ...] = field(default=(), repr=False, compare=False)
     decide: bool = field(default=True, repr=False, compare=False)
@@ -71,19 +73,6 @@ class Target:
         return Verdicts.of(list(map(stances_in, metadata)), self.preferences, weights, self.decide)
 
 
-@dataclass(frozen=True)
-class Found(Generic[T]):
-    """A document that a search found.
-
-    Attributes:
-        document: The store's document.
-        score: The score it was ranked by, by nearness and stances; None if the store's order is kept.
-    """
-
-    document: T
-    score: float | None = None
-
-
 class SteeredSearch:
     """Steered searches of other stores, for any number of users.
 
@@ -92,20 +81,11 @@ class SteeredSearch:
 
     Args:
         encoder: The encoder of the store's embeddings; encodes preferences, and texts if they have to be ranked.
-        floor: Value in [-1, 1] from which a preference steers and counts as matched. Default: the encoder's own floor
-            for matching, rel(p) for steering (`relevance`); in paper mode everything steers.
-        overfetch: How many times k documents are fetched and ranked in signed mode if one conflicts with a preference;
-            with 1 no text is ever embedded, and stances are ignored.
-
-    Raises:
-        InvalidInputError: for an invalid floor or overfetch.
     """
 
-    def __init__(self, encoder: Encoder, *, floor: float | None = None, overfetch: int = 4) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
-        self.overfetch = checked_whole(overfetch, "overfetch", 1)
-        self._floor = None if floor is None else checked_tau(floor, "floor")
-        self._steerings = Steerings(encoder, floor=floor)
+        self._steerings = Steerings(encoder)
         self._texts = TextVectors(encoder)
 
     def target(
@@ -127,11 +107,10 @@ class SteeredSearch:
             InvalidInputError: for an invalid preference or mode.
             EncoderError: if the embedding is invalid, or the preferences cannot be encoded.
         """
-        if checked_mode(mode) == "off":
-            return Target(vector=_listed(embedding))
+        plain = embedding if isinstance(embedding, list) else np.asarray(embedding).tolist()
         users = _live(preferences)
-        if not users:
-            return Target(vector=_listed(embedding), matched=False)
+        if checked_mode(mode) == "off" or not users:
+            return Target(vector=plain, words=query)
         steering: QuerySteering = yield from self._steerings.steering(users, mode)
         unit, length = _direction(embedding)
         if len(unit) != steering.vectors.shape[1]:
@@ -141,77 +120,95 @@ class SteeredSearch:
             )
         kind = kind_of(self.encoder, query, unit)
         steered = steering.steer_vector(unit, kind=kind)
-        ranked: dict[str, Any] = {}
-        if steering.mode == "signed" and self.overfetch > 1:
-            ranked = {"query": steered, "preferences": tuple(steering.preferences), "decide": not recalls(kind)}
-        floor = default_floor(self.encoder) if self._floor is None else self._floor
-        matched = steered.nearest is not None and steered.nearest >= floor
+        ranked: dict[str, Any] = {"words": query}
+        if steering.mode == "signed":
+            ranked |= {"query": steered, "preferences": tuple(steering.preferences), "decide": not recalls(kind)}
         if not steered.preferences:
-            return Target(vector=_listed(embedding), matched=matched, **ranked)
+            return Target(vector=plain, **ranked)
         # If embeddings do not have length one, a store that ranks by distance or dot product depends on their lengths.
         vector: list[float] = (steered.vector * np.float32(length)).tolist()
-        steered_by = tuple(one.preference.text for one in steered.preferences)
-        return Target(vector=vector, steered_by=steered_by, matched=matched, **ranked)
+        return Target(vector=vector, steered_by=tuple(one.preference.text for one in steered.preferences), **ranked)
 
     def find(
-        self, target: Target, k: int, fetch: Fetch, read: Read[T], least: Least | None = None
-    ) -> Effects[list[Found[T]]]:
+        self, target: Target, k: int | None, fetch: Fetch, read: Read[T], min_score: MinScore = None
+    ) -> Effects[Found[T]]:
         """Return the k best documents, best first.
 
         Args:
             target: The target of the search.
-            k: How many, at least 1.
-            fetch: Returns the call that searches the store with a vector for a number of documents, best first.
+            k: How many, at least 1; None for as many as the store finds by itself.
+            fetch: Returns the call that searches the store with a vector for a number of documents, best first; None
+                if no more than before can be found.
             read: Returns the text and the metadata of a document.
-            least: Returns, from the cosines of the texts found with what was searched for, the cosine from which on
-                texts are returned. Default: all are.
+            min_score: The least cosine of a text with what was searched for, or the encoder's own way to find it;
+                None returns all.
 
         Raises:
             InvalidInputError: for an invalid k.
         """
-        found: Sequence[T] = yield fetch(target.vector, checked_k(k))
-        wanted = self._to_rank(target, k, found, read)
-        if not found or (not wanted and least is None):
-            return [Found(document) for document in found[:k]]
-        if wanted > len(found):
-            found = yield fetch(target.vector, wanted)
+        first = fetch(target.vector, None if k is None else checked_k(k))
+        found: Sequence[T] = [] if first is None else (yield first)
+        k = len(found) if k is None else k
+        wanted = _to_rank(target, k, found, read)
+        if not found or (not wanted and min_score is None):
+            return [(document, None) for document in found[:k]]
+        more = fetch(target.vector, wanted) if wanted > len(found) else None
+        if more is not None:
+            found = yield more
         contents = [read(document) for document in found]
         vectors: FloatArray = yield from self._texts.embedding([text for text, _ in contents])
-        if least is not None:
+        if min_score is not None:
             cosines: FloatArray = vectors @ _direction(target.vector)[0]
-            kept = np.flatnonzero(cosines >= least(cosines)).tolist()
+            kind = question_kind(target.words) if target.words and isinstance(min_score, str) else None
+            least = least_topic(self.encoder, cosines, len(cosines), min_score, kind)
+            kept = np.flatnonzero(cosines >= least).tolist()
             found, contents, vectors = [found[n] for n in kept], [contents[n] for n in kept], vectors[kept]
         if not wanted or not found:
-            return [Found(document) for document in found[:k]]
+            return [(document, None) for document in found[:k]]
         return _ranked(target, found, contents, vectors, k)
 
-    def _to_rank(self, target: Target, k: int, found: Sequence[T], read: Read[T]) -> int:
-        """Return how many documents have to be ranked by their stances; 0 if the store's order is right."""
-        if target.query is None or not found:
-            return 0
-        stances = target.verdicts([read(one)[1] for one in found[:k]]).stances
-        if not any(of_all.any() for stance, of_all in stances.items() if stance is not Stance.NEUTRAL):
-            return 0
-        # If there are fewer than requested, the store has no more.
-        return len(found) if len(found) < k else self.overfetch * k
+
+def explain_embedding(model: object, error: Exception) -> None:
+    """Raise the error of a framework's embedding model as an EncoderError, unless it is ours already."""
+    if not isinstance(error, EpicError):
+        raise EncoderError(f"{type(model).__name__} could not embed the query: {error}") from error
 
 
-def refuses_dimension(error: Exception, vector: Sequence[float]) -> bool:
-    """Tell whether a store failed because its vectors have another dimension than the vector it was searched with."""
+def explain_dimension(store: object, encoder: Encoder, advice: str, vector: Sequence[float], error: Exception) -> None:
+    """Raise the error that explains why a store, or a retriever over one, refused a vector of an encoder.
+
+    Raises:
+        EncoderMismatchError: if its vectors have another dimension; its message ends with the advice.
+    """
     message = str(error)
-    return _OTHER_DIMENSION.search(message) is not None and str(len(vector)) in message
+    if not isinstance(error, EpicError) and _OTHER_DIMENSION.search(message) and str(len(vector)) in message:
+        raise EncoderMismatchError(
+            f"{type(store).__name__} refuses the query's embedding, {len(vector)} numbers made with {encoder.name}:"
+            f" {error}. {advice}"
+        ) from error
+
+
+def _to_rank(target: Target, k: int, found: Sequence[T], read: Read[T]) -> int:
+    """Return how many documents have to be ranked by their stances; 0 if the store's order is right."""
+    if target.query is None or not found:
+        return 0
+    stances = target.verdicts([read(one)[1] for one in found[:k]]).stances
+    if not any(of_all.any() for stance, of_all in stances.items() if stance is not Stance.NEUTRAL):
+        return 0
+    # If there are fewer than requested, the store has no more.
+    return len(found) if len(found) < k else OVERFETCH * k
 
 
 def _ranked(
     target: Target, found: Sequence[T], contents: Sequence[tuple[str, Mapping[str, Any]]], vectors: FloatArray, k: int
-) -> list[Found[T]]:
+) -> Found[T]:
     assert target.query is not None
     topics: FloatArray = vectors @ target.query.query
     verdicts = target.verdicts([metadata for _, metadata in contents])
     scores: list[float] = verdicts.ranked(vectors @ target.query.vector, topics).tolist()
     # Documents with the same score stay in the store's order.
     order = sorted(range(len(found)), key=scores.__getitem__, reverse=True)
-    return [Found(found[row], scores[row]) for row in order[:k]]
+    return [(found[row], scores[row]) for row in order[:k]]
 
 
 def _live(preferences: Iterable[str | Preference]) -> tuple[str | Preference, ...]:
@@ -235,10 +232,3 @@ def _direction(embedding: Sequence[float] | FloatArray) -> tuple[FloatArray, flo
             "The embedding of the query is not one list of finite numbers, or all of them are zero. Check the model."
         )
     return vector / np.float32(length), length
-
-
-def _listed(embedding: Sequence[float] | FloatArray) -> list[float]:
-    if isinstance(embedding, list):
-        return embedding
-    listed: list[float] = np.asarray(embedding).tolist()
-    return listed

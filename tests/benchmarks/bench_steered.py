@@ -35,7 +35,7 @@ class Store:
         self.vectors = embed(encoder, self.texts)
         self.search = SteeredSearch(encoder)
 
-    def searching(self, vector: list[float], count: int) -> Call:
+    def searching(self, vector: list[float], count: int | None) -> Call:
         return Call(self.nearest, partial(in_thread, self.nearest), vector, count)
 
     def nearest(self, vector: Sequence[float] | np.ndarray, count: int) -> list[int]:
@@ -47,7 +47,7 @@ class Store:
         """The rows of the first K hits."""
         target = run(self.search.target(self.encoder.encode([question])[0].tolist(), tuple(preferences), mode))
         found = self.search.find(target, K, self.searching, lambda row: (self.texts[row], {}))
-        return [one.document for one in run(found)]
+        return [row for row, _ in run(found)]
 
 
 class Case(NamedTuple):

@@ -121,7 +121,6 @@ class TestGraphWithoutAKnownEntity(_Retriever):
 
 class TestSteered(_Retriever):
     made = staticmethod(others)
-    preferences: tuple[str, ...] = (PREFERENCES[0],)
 
     @property
     def retriever_constructor(self) -> type[BaseRetriever]:
@@ -129,15 +128,7 @@ class TestSteered(_Retriever):
 
     @property
     def retriever_constructor_params(self) -> dict[str, Any]:
-        return {"vectorstore": self.source, "preferences": self.preferences}
-
-
-class TestSteeredWithAFallback(TestSteered):
-    preferences = ("I collect stamps.",)
-
-    @property
-    def retriever_constructor_params(self) -> dict[str, Any]:
-        return {**super().retriever_constructor_params, "fallback": self.source.as_retriever()}
+        return {"vectorstore": self.source, "preferences": PREFERENCES[:1]}
 
 
 class TestVectorStoreInMemory(VectorStoreIntegrationTests):

@@ -15,7 +15,7 @@ from helpers import settled
 pytest.importorskip("langchain", reason="needs the extra agents")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, TodoListMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -226,34 +226,6 @@ async def test_options_that_could_not_be_read_are_refused(memory: EpicMemory) ->
 
 
 # beside other middleware, and later
-
-
-@both_ways
-async def test_beside_other_middleware(memory: EpicMemory, asynchronous: bool) -> None:
-    for order in (slice(None), slice(None, None, -1)):
-        model = ScriptedChat(answers=[ANSWER])
-        stack: list[Any] = [TodoListMiddleware(), EpicMemoryMiddleware(memory)]
-        agent = create_agent(model, middleware=stack[order], system_prompt="Be brief.")
-        await answered(agent, asynchronous, ask(QUESTION))
-        (system,) = model.systems
-        assert system.startswith("Be brief.") and "write_todos" in system and "Vdara" in model.told[0]
-
-
-@both_ways
-async def test_a_turn_that_waits_for_the_user(memory: EpicMemory, asynchronous: bool) -> None:
-    if asynchronous and no_interrupts:
-        pytest.skip("LangGraph does not interrupt asynchronous nodes there")
-    model, middleware, trace = tool_loop(), EpicMemoryMiddleware(memory), Runs()
-    agent = create_agent(model, [weather], middleware=[middleware, REVIEWED], checkpointer=InMemorySaver())
-    config = {**thread("one"), "callbacks": [trace]}
-    assert "__interrupt__" in await answered(agent, asynchronous, ask(QUESTION), config)
-    assert middleware.report is None
-    result = await answered(agent, asynchronous, APPROVE, config)
-    assert result["messages"][-1].text == ANSWER
-    assert model.systems[0] == model.systems[1]
-    assert len(trace.of_kind("retriever")) <= 1
-    assert middleware.report is not None and middleware.report.kept == 1
-    assert f"user: {QUESTION}" in [hit.item.text for hit in memory.search(QUESTION)]
 
 
 async def test_a_memory_is_not_opened_on_the_event_loop() -> None:

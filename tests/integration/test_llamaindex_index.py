@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 from llama_index.core import Settings, StorageContext, VectorStoreIndex, load_index_from_storage
-from llama_index.core.indices.vector_store import VectorIndexRetriever
-from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
-from llama_index.core.schema import BaseNode, Document, ImageNode, IndexNode, NodeWithScore
-from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.schema import Document, ImageNode, IndexNode, NodeWithScore
 from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from epic_llamaindex import EpicVectorStore
@@ -83,20 +80,6 @@ def test_an_index_is_filled_and_searched(store: EpicVectorStore) -> None:
     assert [(one.node_id, one.score) for one in again] == [(one.node_id, one.score) for one in best]
 
 
-def test_a_retriever_with_filters_gives_k(store: EpicVectorStore) -> None:
-    index = filled(store)
-    for names in (["garden"], ["garden", "train"], ["garden", "stew", "steak"]):
-        nodes = index.as_retriever(similarity_top_k=2, filters=topic(*names)).retrieve("night train")
-        assert len(nodes) == min(2, len(names)) and set(found(nodes)) <= set(names)
-    assert found(index.as_retriever(doc_ids=["garden"]).retrieve("night train")) == ["garden"]
-    one = store.get_nodes(filters=topic("steak"))[0].node_id
-    assert found(VectorIndexRetriever(index, node_ids=[one]).retrieve("night train")) == ["steak"]
-    diverse = index.as_retriever(
-        similarity_top_k=3, vector_store_query_mode="mmr", vector_store_kwargs={"mmr_threshold": 0.2}
-    )
-    assert len(diverse.retrieve("night train")) == 3
-
-
 @pytest.mark.parametrize("twin", [False, True], ids=["sync", "async"])
 async def test_documents_are_inserted_found_and_deleted(store: EpicVectorStore, twin: bool) -> None:
     index = over(store)
@@ -123,17 +106,6 @@ async def test_documents_are_inserted_found_and_deleted(store: EpicVectorStore, 
     assert held() == set(TEXTS) - {"steak"}
     retriever = index.as_retriever(similarity_top_k=2, filters=topic("train", "stew"))
     assert sorted(map(str, found(await both(retriever, "retrieve", "night train")))) == ["stew", "train"]
-
-
-def test_only_what_changed_is_refreshed(store: EpicVectorStore) -> None:
-    # An index whose store has the texts knows documents by its docstore only with this option.
-    index = over(store, store_nodes_override=True)
-    assert index.refresh_ref_docs(documents()) == [True] * 4
-    assert index.refresh_ref_docs(documents()) == [False] * 4
-    changed = documents(train="The morning train to Rome leaves at six.")
-    assert index.refresh_ref_docs(changed) == [False, False, True, False]
-    assert len(store.get_nodes()) == 4
-    assert [node.get_content() for node in store.get_nodes(filters=topic("train"))] == [changed[2].text]
 
 
 def test_index_nodes_and_images_beside_texts(store: EpicVectorStore) -> None:
@@ -177,44 +149,3 @@ def test_what_was_persisted_is_loaded(store: EpicVectorStore, tmp_path: Path) ->
         loaded.storage_context.persist(persist_dir=folder)
     with EpicVectorStore.from_persist_dir(folder) as opened:
         assert len(opened.get_nodes()) == 6 and len(store.get_nodes()) == 5
-
-
-def test_a_misspelt_option_of_a_retriever_is_named_with_those_there_are(store: EpicVectorStore) -> None:
-    retriever = filled(store).as_retriever(vector_store_kwargs={"steer": "off"})
-    with pytest.raises(TypeError, match="takes preferences=, steering=, mmr_threshold= here; not 'steer'"):
-        retriever.retrieve(QUERY)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "split", "asynchronous"),
-    [
-        (DocstoreStrategy.UPSERTS, True, False),
-        (DocstoreStrategy.UPSERTS_AND_DELETE, False, False),
-        (DocstoreStrategy.UPSERTS_AND_DELETE, True, True),
-    ],
-)
-async def test_a_pipeline_keeps_the_store_as_the_documents_are(
-    store: EpicVectorStore, strategy: DocstoreStrategy, split: bool, asynchronous: bool
-) -> None:
-    pipeline = IngestionPipeline(
-        transformations=[*(WHOLE if split else []), store.embed_model],
-        docstore=SimpleDocumentStore(),
-        docstore_strategy=strategy,
-        vector_store=store,
-    )
-
-    async def ingest(given: list[Document]) -> Sequence[BaseNode]:
-        return await pipeline.arun(documents=given) if asynchronous else pipeline.run(documents=given)
-
-    def held() -> dict[str, str]:
-        return {node.ref_doc_id or node.node_id: node.get_content() for node in store.get_nodes()}
-
-    assert len(await ingest(documents())) == 4 and held() == TEXTS
-    assert await ingest(documents()) == [] and held() == TEXTS
-    changed = {**TEXTS, "train": "The morning train to Rome leaves at six."}
-    assert len(await ingest(documents(**changed))) == 1
-    assert held() == changed and len(store.get_nodes()) == 4
-    await ingest(documents(**changed)[:2])
-    left = list(TEXTS)[:2] if strategy == DocstoreStrategy.UPSERTS_AND_DELETE else list(TEXTS)
-    assert sorted(held()) == sorted(left)
-    assert len(over(store).as_retriever(similarity_top_k=9).retrieve("night train")) == len(left)

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import VectorStoreIndex
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.ingestion import DocstoreStrategy, IngestionCache, IngestionPipeline
+from llama_index.core.ingestion import IngestionCache, IngestionPipeline
 from llama_index.core.ingestion.pipeline import get_transformation_hash
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import BaseNode, Document, TextNode
-from llama_index.core.storage.docstore import SimpleDocumentStore
-from llama_index.core.vector_stores import SimpleVectorStore
 from pydantic import Field
 
 from epic_llamaindex.ingestion import EpicTransform
 from epic_llamaindex.models import EpicEmbedding, LlamaIndexEncoder, LlamaIndexLM
 from epic_memory import Preference, Stance
-from epic_memory.errors import EncoderError, LMUnavailableError, UndecidedError
+from epic_memory.errors import LMUnavailableError, UndecidedError
 from epic_memory.lm.prompting import prompt_of
 from epic_memory.verification import EmbeddedVerifier
 from helpers import HashEncoder, KeepAll, settled
@@ -66,10 +61,6 @@ def stalls(asked: Asked) -> None:
 
 def texts(nodes: Sequence[BaseNode]) -> list[str]:
     return [node.get_content() for node in nodes]
-
-
-def in_store(store: SimpleVectorStore) -> set[str]:
-    return set(store.data.embedding_dict)
 
 
 @pytest.fixture(params=["run", "arun"])
@@ -217,18 +208,6 @@ async def test_a_memory_that_changes_is_no_hit(run: Run) -> None:
     assert len(keys) == 2
 
 
-async def test_a_cache_that_was_stored(tmp_path: Path, run: Run) -> None:
-    first = IngestionPipeline(transformations=[splitter(), step()])
-    found = await run(first, documents=DOCUMENTS)
-    first.persist(str(tmp_path))
-    for keep, seen in ((step(), 0), (step(preferences=[WINE, TRAIN]), 10)):
-        second = IngestionPipeline(transformations=[splitter(), keep])
-        second.load(str(tmp_path))
-        again = await run(second, documents=DOCUMENTS)
-        assert keep.report.seen == seen
-        assert seen or again == found
-
-
 async def test_nothing_undecided_is_cached(run: Run) -> None:
     lm = Scripted(stalls)
     keep = step(lm)
@@ -241,66 +220,6 @@ async def test_nothing_undecided_is_cached(run: Run) -> None:
 
 
 # document stores
-
-
-def stored(keep: EpicTransform, strategy: DocstoreStrategy, **options: Any) -> IngestionPipeline:
-    return IngestionPipeline(
-        transformations=[splitter(), keep],
-        docstore=SimpleDocumentStore(),
-        vector_store=SimpleVectorStore(),
-        docstore_strategy=strategy,
-        **options,
-    )
-
-
-STRATEGIES = list(DocstoreStrategy)
-
-
-@pytest.mark.parametrize(("strategy", "cached"), [(STRATEGIES[0], True), (STRATEGIES[1], False), (STRATEGIES[2], True)])
-async def test_a_document_store_skips_and_reingest_catches_up(
-    strategy: DocstoreStrategy, cached: bool, run: Run
-) -> None:
-    keep = step(embed_model=EpicEmbedding())
-    pipeline = stored(keep, strategy, disable_cache=not cached)
-    store: Any = pipeline.vector_store
-    found = await run(pipeline, documents=list(DOCUMENTS))
-    assert texts(found) == OF_WINE and in_store(store) == {node.node_id for node in found}
-    keep.preferences = [WINE, TRAIN]
-    assert await run(pipeline, documents=list(DOCUMENTS)) == []
-    changed = keep.reingest(pipeline)
-    fresh = step(preferences=[WINE, TRAIN])(splitter().get_nodes_from_documents(DOCUMENTS))
-    assert texts(changed) == texts(fresh) and in_store(store) == {node.node_id for node in changed}
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: one.value)
-async def test_a_model_that_fails_loses_no_document(strategy: DocstoreStrategy, run: Run) -> None:
-    lm = Scripted(stalls)
-    keep = step(lm, embed_model=EpicEmbedding())
-    pipeline = stored(keep, strategy)
-    store: Any = pipeline.vector_store
-    with pytest.raises(UndecidedError, match="its own `undecided`"):
-        await run(pipeline, documents=list(DOCUMENTS))
-    assert in_store(store) == set()
-    lm.hook = None
-    await run(pipeline, documents=list(DOCUMENTS))
-    if keep.undecided:
-        store.add(keep(keep.undecided))
-    assert len(in_store(store)) == 4 and keep.undecided == []
-
-
-@pytest.mark.parametrize("part", ["encoder", "embed_model"])
-async def test_an_embedding_model_that_fails_loses_no_document(part: str, run: Run) -> None:
-    model = embedding()
-    keep = step(**{part: model})
-    pipeline = stored(keep, DocstoreStrategy.DUPLICATES_ONLY)
-    pipeline.vector_store = None
-    model.fail_with(ConnectionError("no route"))
-    with pytest.raises(EncoderError, match="no route"):
-        await run(pipeline, documents=list(DOCUMENTS))
-    assert len(keep.undecided) == 10
-    assert await run(pipeline, documents=list(DOCUMENTS)) == []  # known by now
-    model.fail_with(None)
-    assert set(OF_WINE) <= set(texts(keep(keep.undecided))) and keep.undecided == []
 
 
 # workers
@@ -322,23 +241,4 @@ async def test_workers_do_the_same(run: Run, embedded: bool) -> None:
     assert len(pipeline.cache.cache.get_all(collection=pipeline.cache.collection)) == 3
 
 
-@pytest.mark.parametrize("what", ["llm", "memory"])
-async def test_workers_refuse_what_they_cannot_do(what: str, run: Run) -> None:
-    keep = step() if what == "llm" else EpicTransform(memory=memory_of(Scripted()))
-    with pytest.raises(pickle.PicklingError, match="Run the pipeline without num_workers"):
-        await run(IngestionPipeline(transformations=[keep]), nodes=list(NODES), num_workers=2)
-
-
 # indexes
-
-
-def test_an_index_keeps_the_instructions_embeddings() -> None:
-    keep, embed_model = step(embed_model=EpicEmbedding()), EpicEmbedding()
-    index = VectorStoreIndex.from_documents(DOCUMENTS, transformations=[splitter(), keep], embed_model=embed_model)
-    vectors = index.vector_store.data.embedding_dict  # type: ignore[attr-defined]
-    assert len(vectors) == 4
-    for key, node in index.docstore.docs.items():
-        wanted = embed_model.get_text_embedding(node.metadata["epic_instruction"])
-        assert vectors[key] == pytest.approx(wanted, abs=1e-4)
-    (found,) = index.as_retriever(similarity_top_k=1).retrieve("Serve red wine")
-    assert found.node.metadata["epic_preference"] == WINE and "epic_" not in found.node.get_content("llm")

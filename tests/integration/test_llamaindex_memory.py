@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-from epic_memory import Settings
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
@@ -70,28 +67,6 @@ async def test_what_leaves_the_buffer_is_remembered_and_told(run: str, method: I
     assert told.count("<EpicMemory>") == told.count("</EpicMemory>") == 1
     # Nothing of it stays in the history.
     assert "<EpicMemory>" not in whole(await chat.aget_all())
-
-
-async def test_sessions_and_users(tmp_path: Path) -> None:
-    path = tmp_path / "all.epic"
-    lines = {"anna": "Anna cooked a vegan tofu curry.", "bert": "Bert baked a vegan bread."}
-    rest = ("What else is there to be said about that, or not?", "And about the weather of the day?")
-    for name, line in lines.items():
-        with EpicMemory.open(path, [VEGAN], settings=Settings(namespace=name)) as memory:
-            for session in ("monday", "tuesday"):
-                await say(remembering(memory, session_id=session), f"{line} It was {session}.", *rest)
-    for name, line in lines.items():
-        with EpicMemory.open(path, settings=Settings(namespace=name)) as memory:
-            for session in ("monday", "tuesday"):
-                everything = whole(await remembering(memory, session_id=session).aget(input="Which vegan dish?"))
-                assert f"{line} It was monday." in everything and f"{line} It was tuesday." in everything
-                other = next(one for one in lines if one != name)
-                assert lines[other] not in everything
-                own = remembering(memory, session_id=session, blocks=[EpicMemoryBlock(memory=memory, per_session=True)])
-                only = whole(await own.aget(input="Which vegan dish?"))
-                assert f"It was {session}." in only and only.count("Document ") == 1
-                hers = await remembering(memory).aget(input="Which vegan dish?", namespace=other)
-                assert lines[other] in whole(hers) and line not in whole(hers)
 
 
 class Taking(BaseMemoryBlock[str]):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
@@ -112,17 +108,6 @@ async def test_another_process_needs_nothing_but_the_docstore(again: Reingest, t
     store.close()
 
 
-async def test_the_present_version_of_a_document_is_taken(again: Reingest) -> None:
-    store, keep = SimpleVectorStore(), step()
-    pipeline = pipeline_of(keep, store)
-    pipeline.run(documents=DOCUMENTS)
-    changed = Document(id_="wine", text="A blue sky and no more.", metadata={"title": "wine"})
-    pipeline.run(documents=[changed, *DOCUMENTS[1:]])
-    keep.preferences = [WINE, TRAIN]
-    await again(keep, pipeline)
-    assert sources(store) == ["both", "train"]
-
-
 async def test_while_the_model_is_gone_the_store_stays_as_it_is(again: Reingest) -> None:
     lm = Scripted()
     store, keep = SimpleVectorStore(), step(lm)
@@ -164,28 +149,3 @@ async def test_what_cannot_be_ingested_anew(again: Reingest) -> None:
     ):
         with pytest.raises(InvalidInputError, match=said):
             await again(keep, pipeline)
-
-
-@cache
-def made_anew(*preferences: str) -> list[str]:
-    """The documents of which a pipeline made with these preferences keeps nodes."""
-    store = SimpleVectorStore()
-    pipeline_of(step(preferences=preferences), store).run(documents=DOCUMENTS)
-    return sources(store)
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    changes=st.lists(st.sets(st.sampled_from([WINE, TRAIN]), min_size=1), min_size=1, max_size=4), waits=st.booleans()
-)
-def test_after_any_changes_it_equals_a_pipeline_made_anew(changes: list[set[str]], waits: bool) -> None:
-    store, keep = SimpleVectorStore(), step()
-    pipeline = pipeline_of(keep, store)
-    pipeline.run(documents=DOCUMENTS)
-    for preferences in changes:
-        keep.preferences = sorted(preferences)
-        if waits:
-            asyncio.run(keep.areingest(pipeline))
-        else:
-            keep.reingest(pipeline)
-        assert sources(store) == made_anew(*sorted(preferences))

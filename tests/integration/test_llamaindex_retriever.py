@@ -14,21 +14,17 @@ from helpers import settled
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import Document, VectorStoreIndex
+from llama_index.core import Document
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
-from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.schema import (
     BaseNode,
     IndexNode,
-    MetadataMode,
     NodeRelationship,
     NodeWithScore,
     QueryBundle,
     RelatedNodeInfo,
     TextNode,
-    TransformComponent,
 )
-from llama_index.core.vector_stores import FilterOperator, MetadataFilter, MetadataFilters
 
 from epic_llamaindex import EpicRetriever
 from epic_llamaindex.filters import SOURCE
@@ -106,19 +102,6 @@ def own(node: NodeWithScore) -> dict[str, Any]:
     return {key: value for key, value in node.metadata.items() if not key.startswith("epic_")}
 
 
-@pytest.mark.parametrize(
-    "filter_",
-    [
-        MetadataFilter(key="ref_doc_id", value="menu"),
-        MetadataFilter(key="doc_id", operator=FilterOperator.IN, value=["menu", "other"]),
-    ],
-    ids=["source", "sources"],
-)
-async def test_filters_are_part_of_the_search(filter_: MetadataFilter) -> None:
-    retriever = made(NODES, tau=0.0, similarity_top_k=2, filters=MetadataFilters(filters=[filter_]))
-    assert set(ids(await both(retriever, "retrieve", BROAD))) == {"stew", "curry"}
-
-
 def test_how_many_can_be_changed(retriever: EpicRetriever) -> None:
     assert retriever.similarity_top_k == 3
     retriever.similarity_top_k = 1
@@ -159,13 +142,6 @@ async def test_without_guidance_nodes_are_as_they_were_added() -> None:
     assert (page.text, str(page.metadata)) == ("An engine.", "{'b': 1, 'a': 2}")
 
 
-def test_guidance_is_neither_embedded_nor_shown_by_default(retriever: EpicRetriever) -> None:
-    (first, *_) = retriever.retrieve(QUERY)
-    for mode in (MetadataMode.EMBED, MetadataMode.LLM):
-        content = first.get_content(metadata_mode=mode)
-        assert "epic_" not in content and "kind: hotel" in content
-
-
 @pytest.mark.parametrize(("query", "what"), [(QueryBundle("  "), "query is empty"), (None, "not NoneType")])
 async def test_a_query_that_cannot_be_is_an_error(retriever: Any, query: Any, what: str) -> None:
     with pytest.raises(InvalidInputError, match=what):
@@ -188,14 +164,6 @@ async def test_texts_to_embed_stand_behind_the_query(retriever: EpicRetriever) -
     for empty in ([], [" "]):
         with pytest.raises(InvalidInputError, match="custom_embedding_strs"):
             await both(retriever, "retrieve", QueryBundle(QUERY, custom_embedding_strs=empty))
-
-
-async def test_an_embedding_in_a_bundle_is_not_used(retriever: EpicRetriever) -> None:
-    """A VectorIndexRetriever writes its own, of another model, into the bundle it was given."""
-    bundle = QueryBundle(QUERY)
-    VectorStoreIndex(copy.deepcopy(NODES), embed_model=ScriptedEmbedding()).as_retriever().retrieve(bundle)
-    assert len(bundle.embedding or ()) == 96
-    assert await both(retriever, "retrieve", bundle) == retriever.retrieve(QUERY)
 
 
 # adding
@@ -340,17 +308,6 @@ def test_it_closes_what_it_has_opened_itself(path: Path) -> None:
 # from_defaults
 
 
-@pytest.mark.parametrize("nodes", [NODES, [Document(id_=item.id, text=item.text) for item in ITEMS]], ids=type)
-async def test_from_defaults_makes_a_memory_of_one_source(nodes: Any) -> None:
-    found = await both(made(nodes, tau=0.0, similarity_top_k=3, guidance="text"), "retrieve", QUERY)
-    assert len(found) == 3
-    opening, first = found[0].text.split("\n\n", 1)
-    assert opening == f"The user's preferences, the most relevant first:\n- {PREFERENCES[1]}"
-    texts = [first, *(node.text for node in found[1:])]
-    assert all(text.startswith(f"Document {number}:") for number, text in enumerate(texts, start=1))
-    assert {node.node_id for node in found} <= {item.id for item in ITEMS}
-
-
 def test_from_defaults_asks_the_models_it_is_given(path: Path) -> None:
     model, llm = ScriptedEmbedding(), ScriptedLLM(answers=["no answer"])
     with made(NODES, embed_model=model, llm=llm, path=path) as retriever:
@@ -366,7 +323,6 @@ def test_from_defaults_asks_the_models_it_is_given(path: Path) -> None:
     ("options", "what"),
     [
         ({"nodes": NODES, "documents": []}, "one of documents and nodes"),
-        ({"nodes": NODES, "transformations": []}, "transformations= make nodes of documents="),
         ({"documents": ["text"]}, "Expected nodes"),
         ({"documents": [Document(text="a")], "stance_policy": "none"}, "stance_policy"),
         ({"similarity_top_k": 0}, "similarity_top_k must be"),
@@ -392,23 +348,6 @@ def test_from_defaults_refuses_what_cannot_be_and_leaves_nothing_open(
     assert len(opened) == (what == "similarity_top_k must be")
 
 
-@pytest.mark.parametrize("name", ["prefrences", "sync", "tau"])
-def test_an_argument_that_from_defaults_does_not_know_is_an_error_that_names_it(path: Path, name: str) -> None:
-    with pytest.raises(TypeError, match=rf"^EpicRetriever\.from_defaults takes no {name}=\."):
-        EpicRetriever.from_defaults(preferences=PREFERENCES, path=path, **{name: True})  # type: ignore[arg-type]
-    assert list(path.parent.iterdir()) == []
-
-
-class Shouts(TransformComponent):
-    """A step that changes texts and metadata."""
-
-    def __call__(self, nodes: Any, **kwargs: Any) -> Any:
-        for node in nodes:
-            node.metadata["loud"] = True
-            node.set_content(node.text.upper())
-        return nodes
-
-
 def test_documents_are_split_and_stay_as_they_are() -> None:
     text = " ".join(f"The hotel number {n} has a casino and a garden." for n in range(150))
     documents = [Document(id_="guide", text=text, metadata={"kind": "hotel"}), Document(id_="menu", text="Vegan.")]
@@ -417,11 +356,6 @@ def test_documents_are_split_and_stay_as_they_are() -> None:
     items = memory.items(Filter.eq(SOURCE, "guide"))
     assert len(items) > 1 and max(len(item.text) for item in items) < len(text)
     assert memory.items(Filter.eq(SOURCE, "menu"))[0].text == "Vegan."
-    assert documents == before
-    loud = made(documents=documents, transformations=[Shouts(), SentenceSplitter()]).memory.items()
-    assert all(item.metadata["loud"] and item.text.isupper() for item in loud)
-    whole = made(documents=documents, transformations=[]).memory.items()
-    assert {item.text for item in whole} == {text, "Vegan."}
     assert documents == before
 
 
@@ -457,15 +391,13 @@ async def test_index_nodes_stay_index_nodes(path: Path, guidance: Any) -> None:
     assert {getattr(node.node, "index_id", "") for node in other.retrieve(BROAD)} == {"casinos", "food", ""}
 
 
-@pytest.mark.parametrize("how", ["object_map", "objects", "another id", "node id"])
+@pytest.mark.parametrize("how", ["object_map", "objects"])
 async def test_what_an_index_node_leads_to_is_retrieved_from(how: str) -> None:
     below = made([TextNode(text="The vegan menu of a hotel.")])
     lead = LEADS[0].model_copy(update={"obj": below})
     options: dict[str, Any] = {
         "object_map": {"object_map": {"casinos": below}},
         "objects": {"objects": [lead]},
-        "another id": {"objects": [lead.model_copy(update={"id_": "other"})]},
-        "node id": {"object_map": {"n1": below}},
     }[how]
     assert await both(made(LEADS[:1], **options), "retrieve", QUERY) == below.retrieve(QUERY)
     assert lead.obj is below

@@ -22,9 +22,7 @@ from llama_index.llms.ollama import Ollama
 from epic_langchain.models import LangChainEncoder, LangChainLM
 from epic_llamaindex.models import LlamaIndexEncoder, LlamaIndexLM
 from epic_memory import EpicMemory, Settings
-from epic_memory.errors import EncoderError
 from epic_memory.verification import LMVerifier
-from helpers import both
 from lm_servers import LMServer
 from scripted import (
     ASKED,
@@ -179,19 +177,6 @@ async def test_the_context_is_never_asked_for_on_the_event_loop(
     assert llm.context_window == -1
 
 
-async def test_clients_of_the_user_are_used(server: LMServer, complete: Complete) -> None:
-    headers = {"X-Mine": "yes"}
-    clients = {
-        "client": ollama.Client(host=server.url, headers=headers),
-        "async_client": ollama.AsyncClient(host=server.url, headers=headers),
-    }
-    server.answer = lambda request: "{}"
-    lm = LlamaIndexLM(Ollama(model="tiny", base_url="http://127.0.0.1:9", **clients))  # nobody is there
-    for limit in (None, 50, 60):
-        await complete(lm, max_tokens=limit)
-    assert {request.headers.get("x-mine") for request in server.requests} == {"yes"}
-
-
 def test_event_loops_may_come_and_go(server: LMServer) -> None:
     server.answer = lambda request: "{}"
     lm, encoder = LlamaIndexLM(llm_of(server), concurrency=3), LlamaIndexEncoder(embedding(server, embed_batch_size=2))
@@ -206,20 +191,3 @@ def test_event_loops_may_come_and_go(server: LMServer) -> None:
 
 
 # embeddings
-
-
-async def test_embeddings_that_fail_say_so_and_nothing_is_taken_in(plugin: Plugin, server: LMServer, add: Add) -> None:
-    memory = memory_of(server, plugin)
-    await add(memory)
-    before, name = memory.stats().counts, memory.encoder.name
-    server.models = ("tiny",)
-    for failing in (lambda: add(memory, ["More of a vegan diet."]), lambda: memory.asearch("casinos")):
-        with pytest.raises(EncoderError, match=f"{name}.*not found"):
-            await failing()
-    server.stop()
-    with pytest.raises(EncoderError, match=name):
-        await both(memory, "search", "casinos")
-    assert memory.stats().counts == before
-    server.start()
-    server.models = ("tiny", "embedder")
-    assert memory.search("casinos") == await memory.asearch("casinos")

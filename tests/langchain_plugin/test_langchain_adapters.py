@@ -25,7 +25,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from epic_langchain.models import RUN_NAME, LangChainLM, calling_with
 from epic_memory import Item
-from epic_memory.lm import Completion, Token
+from epic_memory.lm import Completion
 from helpers import calling
 from langchain_runs import Runs
 from limited_models import KEEP, Call, Chat, LimitedChat
@@ -88,9 +88,8 @@ async def test_a_schema_is_given_with_a_name_and_not_changed(kind: str, complete
     assert {"title", "description"} & schema.keys() or re.fullmatch(r"[a-zA-Z0-9_-]+", schema["name"])
     given = schema.get("parameters", schema)
     assert {key: given[key] for key in SCHEMA} == SCHEMA
-    for lm, options in ((LangChainLM(model), {}), (LangChainLM(model, structured=False), {"schema": SCHEMA})):
-        await complete(lm, **options)
-        assert model._calls[-1].schema is None
+    await complete(LangChainLM(model))
+    assert model._calls[-1].schema is None
 
 
 @pytest.mark.parametrize(
@@ -243,32 +242,6 @@ async def test_calls_are_children_of_the_run_in_which_they_happen(kind: str, way
     assert below(runs, "step", after=seen) == [RUN_NAME] * len(PASSED)
 
 
-async def test_two_users_at_once_have_their_own_callbacks() -> None:
-    lm = LangChainLM(Formed(answer=scripted), concurrency=4)
-
-    async def one(runs: Runs) -> None:
-        with calling_with({"callbacks": [runs]}):
-            await memory_with(patient(lm, batch_size=1)).aadd(ITEMS)
-
-    both = Runs(), Runs()
-    await asyncio.gather(*map(one, both))
-    assert [len(runs.models) for runs in both] == [len(PASSED)] * 2
-    assert not set(both[0].all) & set(both[1].all)
-
-
-def test_the_config_holds_inside_only() -> None:
-    outer, inner, lm = Runs(), Runs(), LangChainLM(Chat())
-    with calling_with({"callbacks": [outer]}):
-        with pytest.raises(ZeroDivisionError), calling_with({"callbacks": [inner]}):
-            lm.complete(ASKED)
-            raise ZeroDivisionError
-        lm.complete(ASKED)
-        with calling_with(None):
-            lm.complete(ASKED)
-    lm.complete(ASKED)
-    assert (len(outer.models), len(inner.models)) == (1, 1)
-
-
 class Streaming(Chat):
     """Streams its answer word by word."""
 
@@ -285,19 +258,6 @@ class Streaming(Chat):
         for chunk in self._stream(messages, *args, **settings):
             await asyncio.sleep(0)
             yield chunk
-
-
-async def test_streamed_events_show_the_calls_and_change_no_answer() -> None:
-    async def step(_: Any, config: Any) -> Completion:
-        with calling_with(config):
-            return await LangChainLM(Streaming()).acomplete(ASKED)
-
-    events = [event async for event in RunnableLambda(step).astream_events("x", version="v2")]
-    begun = [event for event in events if event["event"] == "on_chat_model_start"]
-    assert [event["name"] for event in begun] == [RUN_NAME]
-    completion = events[-1]["data"]["output"]
-    assert completion.text == KEEP
-    assert completion.tokens == tuple(Token(word, -0.1) for word in re.findall(r"\S+\s*", KEEP))
 
 
 async def test_what_a_verifier_says_is_not_streamed_to_a_user_of_langgraph() -> None:

@@ -29,7 +29,6 @@ from epic_memory import EpicMemory, Filter, Hits, Item, Preference, Stance
 from epic_memory.errors import (
     InvalidInputError,
     MemoryClosedError,
-    StoreError,
     UnknownPreferenceError,
 )
 from helpers import HashEncoder, KeepAll, memory_at, settled
@@ -377,7 +376,7 @@ async def test_texts_are_kept_for_ten_minutes_and_not_of_a_turn_that_fails(
     memory: Counting, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr("epic_langchain.agents.turn_cache.monotonic", lambda: now[0])
+    monkeypatch.setattr("epic_langchain.agents.notes.monotonic", lambda: now[0])
     middleware, question = EpicMemoryMiddleware(memory), HumanMessage(QUESTION, id="q1")
     with pytest.raises(RuntimeError, match="down"):
         await hooks.call(middleware, request_of(question), fails=RuntimeError("down"))
@@ -510,12 +509,6 @@ def lookup(place: str) -> str:
 # what goes wrong
 
 
-def test_a_memory_that_is_not_there_is_not_made(tmp_path: Any) -> None:
-    with pytest.raises(StoreError, match="no memory"):
-        EpicMemoryMiddleware(tmp_path / "me.epic")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("options", "error"),
     [
@@ -586,28 +579,6 @@ def users() -> dict[str, Counting]:
     anna = memory_of(CASINO, items=[Item(text="Anna's hotels without casinos.")], namespace="default")
     bob = memory_of("I like hotels by the sea.", items=[Item(text="Bob's hotels by the sea.")], namespace="bob")
     return {"anna": anna, "bob": bob}
-
-
-async def test_each_user_has_a_memory(users: dict[str, Counting], hooks: Hooks) -> None:
-    middleware = EpicMemoryMiddleware(users.__getitem__)
-    for user, other in (("anna", "Bob"), ("bob", "Anna")):
-        context = {"namespace": user}
-        note = note_of(await hooks.call(middleware, request_of(HumanMessage("Find hotels.", id="1"), context=context)))
-        assert f"{user.title()}'s hotels" in note and other not in note
-        assert [f"P1. {p.text}" in note for p in users[user].preferences] == [True]
-        await hooks.end(middleware, HumanMessage("Find hotels."), AIMessage(f"{user} hotels."), context=context)
-        assert len(users[user]) == 2
-    assert [len(memory.asked) for memory in users.values()] == [1, 1]
-    assert "user: Find hotels." in held(users["bob"])
-
-
-async def test_a_turn_that_another_user_ends_is_nobodys(users: dict[str, Counting], hooks: Hooks) -> None:
-    middleware, question = EpicMemoryMiddleware(users.__getitem__), HumanMessage("Find hotels by the sea.", id="1")
-    state = await hooks.begin(middleware, {"messages": [question]}, {"namespace": "anna"})
-    for user, kept in (("bob", 0), ("anna", 1)):
-        before = {name: len(memory) for name, memory in users.items()}
-        await hooks.end(middleware, question, AIMessage("Hotels."), context={"namespace": user}, state=state)
-        assert {name: len(memory) for name, memory in users.items()} == {**before, "anna": before["anna"] + kept}
 
 
 async def test_many_users_need_a_namespace(users: dict[str, Counting], hooks: Hooks) -> None:

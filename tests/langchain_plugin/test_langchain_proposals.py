@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("langchain", reason="needs the extra agents")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, PIIMiddleware
+from langchain.agents.middleware import PIIMiddleware
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -19,7 +19,6 @@ from chat_models import ScriptedChat, called
 from epic_langchain.agents import EpicMemoryMiddleware, epic_tools
 from epic_learn.memory_proposals import MemoryProposals
 from epic_memory import EpicMemory
-from epic_memory.errors import InvalidInputError
 
 SAID = "I'm allergic to peanuts, and we moved to Porto. What should I cook tonight?"
 APPROVE, REJECT = {"type": "approve"}, {"type": "reject"}
@@ -153,12 +152,6 @@ async def test_where_nobody_answers_proposals_stay_open(memory: EpicMemory, asyn
     assert len(memory.proposals) == 2
 
 
-async def test_auto_asks_nothing(memory: EpicMemory, asynchronous: bool) -> None:
-    agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose="auto"))
-    assert "__interrupt__" not in await agent.say(SAID)
-    assert known(memory) == ["I'm allergic to peanuts"]
-
-
 async def test_only_the_users_own_words_of_this_turn_are_read(memory: EpicMemory, asynchronous: bool) -> None:
     @tool
     def mail() -> str:
@@ -177,25 +170,6 @@ async def test_words_that_another_middleware_took_out_are_not_proposed(memory: E
     agent = Agent(asynchronous, EpicMemoryMiddleware(memory, propose=True), redacting)
     await agent.say("I prefer mails to anna@example.org, and I love jazz.")
     assert memory.proposals and "anna" not in str(memory.proposals)
-
-
-async def test_it_goes_with_the_review_of_tools(memory: EpicMemory, asynchronous: bool) -> None:
-    @tool
-    def book(room: str) -> str:
-        """Book a room."""
-        return "Booked."
-
-    agent = Agent(
-        asynchronous,
-        EpicMemoryMiddleware(memory, propose=True),
-        HumanInTheLoopMiddleware(interrupt_on={"book": True}),
-        model=ScriptedChat(answers=[called("book", room="4"), "Done."]),
-        tools=[book],
-    )
-    assert request_in(await agent.say("I'm allergic to feathers. Book a room."))["action_requests"][0]["name"] == "book"
-    assert request_in(await agent.answer(APPROVE))["action_requests"][0]["name"] == "add_preference"
-    state = await agent.answer(APPROVE)
-    assert state["messages"][-1].text == "Done." and known(memory) == ["I'm allergic to feathers"]
 
 
 TOLD = "After the shift I sleep until noon. What is for breakfast?"
@@ -264,12 +238,6 @@ async def test_an_acceptance_that_fails_does_not_keep_the_others(
     await agent.answer(APPROVE, APPROVE)
     assert "full" in caplog.text
     assert known(memory) == ["We moved to Porto"] and [each.id for each in memory.proposals] == [failing]
-
-
-@pytest.mark.parametrize("wrong", ["yes", None, 1])
-def test_other_values_are_refused(memory: EpicMemory, wrong: Any) -> None:
-    with pytest.raises(InvalidInputError, match="propose must be"):
-        EpicMemoryMiddleware(memory, propose=wrong)
 
 
 async def test_the_middleware_and_the_tool_ask_the_user_once(memory: EpicMemory, asynchronous: bool) -> None:

@@ -24,7 +24,7 @@ from chat_models import Words
 from epic_langchain import EpicDocumentTransformer, EpicEmbeddings, EpicVectorStore
 from epic_memory import Filter
 from epic_memory.errors import EncoderError, InvalidInputError
-from helpers import HashEncoder, KeepAll, both
+from helpers import HashEncoder, both
 
 TOLERANCE = 2e-3
 TEXTS = ["red wine", "night train", "green hills", "blue sky", "a vegan stew", "casino hotels", "red wine!", "train"]
@@ -256,30 +256,6 @@ async def test_a_failing_model_stores_nothing_and_leaves_no_file_open(path: Path
 # documents with instructions
 
 
-def instructed(name: str, text: str, *instructions: str) -> Document:
-    """As the transformer writes it."""
-    alignments = [{"instruction": each, "stance": "supports", "preference": "p"} for each in instructions]
-    return Document(id=name, page_content=text, metadata={"epic_alignments": json.dumps(alignments)})
-
-
-async def test_a_document_is_found_by_its_text_and_in_the_papers_way_by_its_instructions(
-    store: EpicVectorStore,
-) -> None:
-    plainly = Document(id="c", page_content="-", metadata={"epic_instruction": "offer tea"})
-    store.add_documents([instructed("a", "green hills", "offer red wine", "take night train"), plainly])
-    for query in ("offer red wine", "take night train", "green hills"):
-        # A query that is steered towards itself stays as it is.
-        paper: dict[str, Any] = {"preferences": [query], "steering": "paper"}
-        scored = await both(store, "similarity_search_with_score", query, k=3, **paper)
-        assert ids([document for document, _ in scored]) == ["a", "c"]
-        assert scored[0][1] == pytest.approx(1.0, abs=TOLERANCE)
-        plain = store.similarity_search_with_score(query, 1)[0][1]
-        assert plain == pytest.approx(1.0 if query == "green hills" else 0.0, abs=TOLERANCE)
-    # Stored anew, it has other instructions, or none.
-    store.add_documents([Document(id="a", page_content="green hills")])
-    assert store.similarity_search_with_score("night train", 1, preferences=["night train"])[0][1] < TOLERANCE
-
-
 def test_what_the_transformer_writes_is_found(path: Path) -> None:
     kept = EpicDocumentTransformer(preferences=PREFERENCES).invoke(RAW)
     with EpicVectorStore(path=path) as made:
@@ -300,38 +276,25 @@ def test_what_the_transformer_writes_is_found(path: Path) -> None:
 # bad input
 
 
-BROKEN: list[dict[str, Any]] = [
-    {"epic_alignments": '{"instruction": "offer wine"}'},
-    {"epic_instruction": 3},
-    {"epic_instruction": "offer wine", "epic_stance": "maybe"},
-]
 DEEP = json.loads('{"a":' * 100 + "1" + "}" * 100)
+SECOND = Document(id="b", page_content="x", metadata={"a": {1}})
+BROKEN = Document(id="b", page_content="blue", metadata={"epic_instruction": "offer wine", "epic_stance": "maybe"})
 WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
-    *(("add_documents", wrong, {}, "Document") for wrong in ("red", ["red"], RED, [RED, None], {"a": 1}, None)),
+    *(("add_documents", wrong, {}, "Document") for wrong in ("red", RED, [RED, None], {"a": 1}, None)),
     ("add_documents", [RED, Document(id="b", page_content="\ud800")], {}, "Document 2.*Unicode"),
     ("add_documents", [Document(id="a", page_content="red", metadata={1: 2})], {}, "Document 1: .*string keys"),
-    (
-        "add_documents",
-        [RED, Document(id="b", page_content="x", metadata={"a": {1}})],
-        {},
-        "Document 2.*'b' is not JSON",
-    ),
-    *(
-        ("add_documents", [RED, Document(id="b", page_content="blue", metadata=broken)], {}, "Document 2: The guidance")
-        for broken in BROKEN
-    ),
+    ("add_documents", [RED, SECOND], {}, "Document 2.*'b' is not JSON"),
+    ("add_documents", [RED, BROKEN], {}, "Document 2: The guidance"),
     ("add_documents", [RED], {"ids": ["a", "b"]}, "2 ids for 1"),
-    ("add_texts", ["red"], {"ids": ["a"], "metadatas": [{"a": [{"b": {1: "x"}}]}]}, "no string"),
     ("add_texts", ["red"], {"ids": ["a"], "metadatas": [{"a": DEEP}]}, "too deeply"),
-    *(("add_texts", wrong, {}, "texts") for wrong in ("red", b"red", ["red", 3], ["red", None], None)),
-    *(("add_texts", ["red"], {"ids": wrong}, "ids as a list") for wrong in ("a", b"a", 3)),
-    *(("add_texts", ["red"], {"ids": [wrong]}, "ids, all have to be of type str") for wrong in (3, b"a")),
-    *(("add_texts", ["red", "x"], {"ids": wrong}, f"{len(wrong)} ids for 2") for wrong in ([], ["a"], ["a"] * 3)),
-    ("add_texts", ["red"], {"ids": ["\ud800"]}, "not valid Unicode"),
-    *(("add_texts", ["red", "x"], {"metadatas": wrong}, f"{len(wrong)} metadatas for 2") for wrong in ([{}], [{}] * 3)),
-    *(("add_texts", ["red", "x"], {"metadatas": wrong}, "metadatas") for wrong in ({"a": 1}, [{}, "b"], "ab", 3)),
-    *((name, wrong, {}, "ids") for name in ("delete", "get_by_ids") for wrong in ("a", 3, [3], [b"a"])),
-    *(("similarity_search", wrong, {}, "query") for wrong in (None, 3, ["red"])),
+    *(("add_texts", wrong, {}, "texts") for wrong in ("red", ["red", 3])),
+    *(("add_texts", ["red"], {"ids": wrong}, "several ids in a list") for wrong in ("a", 3)),
+    ("add_texts", ["red"], {"ids": [3]}, "Expected ids"),
+    ("add_texts", ["red", "x"], {"ids": ["a"]}, "1 ids for 2"),
+    ("add_texts", ["red", "x"], {"metadatas": [{}]}, "1 metadatas for 2"),
+    *(("add_texts", ["red", "x"], {"metadatas": wrong}, "metadatas") for wrong in ({"a": 1}, [{}, "b"])),
+    *((name, wrong, {}, "ids") for name in ("delete", "get_by_ids") for wrong in ("a", [3])),
+    ("similarity_search", 3, {}, "query"),
     ("similarity_search_by_vector", None, {}, "vector"),
 ]
 
@@ -365,32 +328,18 @@ async def test_ids_of_every_kind(store: EpicVectorStore) -> None:
 
 
 async def test_unknown_arguments_and_wrong_options_are_errors(store: EpicVectorStore, path: Path) -> None:
-    for name, argument in (
-        ("add_documents", RAW),
-        ("add_texts", ["red"]),
-        ("delete", ["a"]),
-        ("similarity_search", "red"),
-        ("similarity_search_by_vector", words().vector("red")),
-        ("max_marginal_relevance_search", "red"),
-        ("from_documents", RAW),
-    ):
+    for name, argument in (("add_texts", ["red"]), ("delete", ["a"]), ("similarity_search", "red")):
         with pytest.raises(TypeError, match="top_k"):
             await both(store, name, argument, top_k=3)
     assert store.similarity_search("red") == []
-    elsewhere = path.with_name("new.vectors")
-    wrong: list[tuple[dict[str, Any], str]] = [
-        *(({"embedding": each}, "embeddings must be") for each in ("nomic-embed-text", 3, np.ones(2), object())),
+    for options, match in (
+        *(({"embedding": each}, "embeddings must be") for each in ("nomic-embed-text", np.ones(2))),
         ({"steering": "on"}, "mode"),
-        *(({"preferences": each}, "preference") for each in (3, [""], "")),
-    ]
-    for options, match in wrong:
+        *(({"preferences": each}, "preference") for each in (3, [""])),
+    ):
         with pytest.raises(InvalidInputError, match=match):
-            EpicVectorStore(path=elsewhere, **options)
-        with pytest.raises(InvalidInputError, match=match):
-            await both(EpicVectorStore, "from_documents", RAW, path=elsewhere, **options)
-    with pytest.raises(TypeError, match="llm"):
-        EpicVectorStore.from_documents(RAW, path=elsewhere, llm=KeepAll())
-    assert not elsewhere.exists()
+            await both(EpicVectorStore, "from_documents", RAW, path=path.with_name("new.vectors"), **options)
+    assert not path.with_name("new.vectors").exists()
 
 
 def test_the_embedding_model_is_known() -> None:

@@ -11,15 +11,9 @@ from hypothesis import strategies as st
 
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
-from llama_index.core import StorageContext, VectorStoreIndex
-from llama_index.core.node_parser import HierarchicalNodeParser, SentenceSplitter, get_leaf_nodes
-from llama_index.core.postprocessor import PrevNextNodePostprocessor
-from llama_index.core.retrievers import AutoMergingRetriever
-from llama_index.core.schema import BaseNode, Document, NodeRelationship, RelatedNodeInfo, TextNode
-from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
 
 from epic_llamaindex.ingestion import EpicTransform
-from epic_llamaindex.models import EpicEmbedding
 from epic_memory.types import Decision, Verdict
 from helpers import Answering, HashEncoder, keep, settled
 
@@ -85,17 +79,6 @@ def test_a_chain_stays_a_chain(kept: list[bool]) -> None:
     assert all(node.source_node == given[0].source_node for node in found)
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=6))
-def test_a_circle_ends(kept: list[bool]) -> None:
-    found = step()(chain(kept, ring=True))
-    ids = [node.node_id for node in found]
-    for place, node in enumerate(found):
-        ends = len(found) == 1 < len(kept)
-        if ends or len(found) > 1:
-            assert led_to(node, NEXT) == ([] if ends else [ids[(place + 1) % len(ids)]])
-            assert led_to(node, PREVIOUS) == ([] if ends else [ids[place - 1]])
-
-
 LINKS = st.dictionaries(st.sampled_from([NEXT, PREVIOUS, PARENT, CHILD]), st.integers(0, 7), max_size=4)
 
 
@@ -137,41 +120,3 @@ def test_children_of_what_is_left_out_are_those_of_its_parent() -> None:
 
 
 # with the framework's parsers and retrievers
-
-SENTENCES = [
-    "We drink red wine tonight.",
-    "The blue sky is wide.",
-    "Steam engines need water.",
-    "More red wine, please.",
-]
-STORY = Document(text=" ".join(SENTENCES[n % 4] for n in (0, 1, 2, 3, 1, 2, 1, 1, 0, 3, 0, 3, 1, 1, 1, 1)), id_="story")
-
-
-def hierarchy() -> list[BaseNode]:
-    return HierarchicalNodeParser.from_defaults(chunk_sizes=[80, 40, 12], chunk_overlap=0).get_nodes_from_documents(
-        [STORY]
-    )
-
-
-def test_the_auto_merging_retriever_finds_its_way() -> None:
-    found = step()(hierarchy())
-    store = StorageContext.from_defaults(docstore=SimpleDocumentStore())
-    store.docstore.add_documents(found)  # only what is kept
-    leaves = get_leaf_nodes(found)
-    index = VectorStoreIndex(leaves, storage_context=store, embed_model=EpicEmbedding())
-    retriever = AutoMergingRetriever(index.as_retriever(similarity_top_k=len(leaves)), store)
-    merged = retriever.retrieve("red wine")
-    assert merged and {one.node.node_id for one in merged} <= {node.node_id for node in found}
-    assert len(merged) < len(leaves)
-
-
-def test_neighbours_are_found() -> None:
-    splitter = SentenceSplitter(chunk_size=12, chunk_overlap=0)
-    found = step()(splitter.get_nodes_from_documents([STORY]))
-    assert along(found, NEXT) == [node.node_id for node in found] and len(found) > 3
-    store = SimpleDocumentStore()
-    store.add_documents(found)
-    index = VectorStoreIndex(found, embed_model=EpicEmbedding())
-    (first,) = index.as_retriever(similarity_top_k=1).retrieve("red wine")
-    around = PrevNextNodePostprocessor(docstore=store, num_nodes=20, mode="both").postprocess_nodes([first])
-    assert [one.node.node_id for one in around] == [node.node_id for node in found]

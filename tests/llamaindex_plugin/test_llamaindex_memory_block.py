@@ -13,15 +13,11 @@ import pytest
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock, ToolCallBlock
-from llama_index.core.memory import Memory
 from llama_index.core.utils import get_tokenizer
-from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from pydantic import ValidationError
-from sqlalchemy.ext.asyncio import create_async_engine
 
-from epic_learn import add_conversation
 from epic_llamaindex.memory_block import EpicMemoryBlock
-from epic_memory import EpicMemory, Filter, SearchOptions, Settings, Stance
+from epic_memory import EpicMemory, SearchOptions, Stance
 from epic_memory.context import documents_of_context, format_context
 from epic_memory.errors import EncoderError, InvalidInputError, MemoryClosedError, ReadOnlyError
 from helpers import AlteredEncoder, HashEncoder, KeepAll, UndecidedAll, memory_at, searching, settled
@@ -78,24 +74,6 @@ async def test_where_nothing_is_held_the_preferences_that_matter_are_told() -> N
 
 
 LENTILS, ROME = "Lentil soup is a vegan dish.", "The night train from Vienna to Rome leaves at seven."
-SAID = {
-    "Why does my Rust program not compile?": [],
-    "thanks!": [],
-    "Write a SQL query that counts orders per day.": [],
-    "What should I cook tonight?": [LENTILS],
-    "How do I get to Rome?": [ROME],
-}
-
-
-@pytest.mark.parametrize(("said", "told"), SAID.items(), ids=SAID)
-async def test_what_the_memory_holds_on_something_else_is_not_told(said: str, told: list[str]) -> None:
-    memory = EpicMemory(["I follow a strict vegan diet.", "I prefer trains over planes."])
-    memory.add([LENTILS, ROME])
-    context = await EpicMemoryBlock(memory=memory, k=5).aget([user(said)])
-    assert [text for text in (LENTILS, ROME) if text in context] == told
-    assert len(documents_of_context(context)[1:]) == context.count("Content:") == len(told)
-    everything = EpicMemoryBlock(memory=memory, k=5, options=SearchOptions(min_score=-1.0))
-    assert (await everything.aget([user(said)])).count("Content:") == 2
 
 
 async def test_what_is_told_is_the_memorys_context() -> None:
@@ -105,23 +83,6 @@ async def test_what_is_told_is_the_memorys_context() -> None:
     supporting = EpicMemoryBlock(memory=memory, options=SearchOptions(stance_policy="only_supports"))
     told = await supporting.aget([user("red wine")])
     assert "red wine one" in told and "red wine two" not in told
-
-
-@pytest.mark.parametrize(
-    "filters",
-    [Filter.eq("lang", "en"), MetadataFilters(filters=[MetadataFilter(key="lang", value="en")])],
-    ids=["ours", "the framework's"],
-)
-async def test_filters_are_inside_the_search(filters: Any) -> None:
-    memory = held()
-    for number in range(9):
-        metadata = {"lang": "en" if number == 8 else "de", "session_id": "a"}
-        add_conversation(memory, [{"role": "user", "content": f"red wine {number}"}], metadata=metadata)
-    block = EpicMemoryBlock(memory=memory, k=1, filters=filters)
-    assert "red wine 8" in await block.aget([user("red wine 1")])
-    both = EpicMemoryBlock(memory=memory, k=1, filters=filters, per_session=True)
-    assert "red wine 8" in await both.aget([user("red wine 1")], session_id="a")
-    assert "Document" not in await both.aget([user("red wine 1")], session_id="b")
 
 
 async def test_errors_on_reading_are_raised() -> None:
@@ -276,24 +237,6 @@ async def test_a_memory_that_cannot_be_written_is_an_error(path: Path) -> None:
         assert "red wine one" in await reads.aget([user("red wine")])
 
 
-async def test_what_leaves_the_buffer_of_a_chat_is_proposed(path: Path) -> None:
-    said = ["I'm allergic to peanuts, and we moved to Porto. What should I cook tonight?", "Good night.", "Thank you."]
-    with EpicMemory.open(path, []) as memory:
-        block = EpicMemoryBlock(memory=memory, propose=True)
-        how: dict[str, Any] = {"token_limit": 400, "chat_history_token_ratio": 0.05, "token_flush_size": 20}
-        engine = create_async_engine("sqlite+aiosqlite:///:memory:")
-        chat = Memory.from_defaults(session_id="s", memory_blocks=[block], async_engine=engine, **how)
-        for text in said:
-            for message in (user(text), assistant("I love rice, and so do you.")):
-                await chat.aput(message)
-        await engine.dispose()  # the garbage collector would close it in another test, after this one's loop has gone
-    with EpicMemory.open(path) as memory:
-        assert len(memory.proposals) == 2
-    reading = Settings(read_only=True)
-    with EpicMemory.open(path, settings=reading) as memory, pytest.raises(ReadOnlyError, match="only reads"):
-        await EpicMemoryBlock(memory=memory, propose=True).aput([user(said[0])])
-
-
 # arguments and storing
 
 
@@ -306,7 +249,6 @@ async def test_what_leaves_the_buffer_of_a_chat_is_proposed(path: Path) -> None:
         {"namespace": " "},
         {"per_sessions": True},
         {"priority": -1},
-        {"filters": {"lang": "en"}},
     ],
     ids=str,
 )
@@ -315,13 +257,10 @@ def test_arguments_that_cannot_be(options: dict[str, Any]) -> None:
         EpicMemoryBlock(**({"memory": held(), **options} if options else {}))
 
 
-@pytest.mark.parametrize(
-    "filters", [None, Filter.eq("a", 1), MetadataFilters(filters=[])], ids=["none", "ours", "theirs"]
-)
-def test_a_block_is_stored_without_its_memory(filters: Any) -> None:
+def test_a_block_is_stored_without_its_memory() -> None:
     memory = held("red wine of a secret")
-    block = EpicMemoryBlock(memory=memory, k=3, namespace="anna", per_session=True, filters=filters)
+    block = EpicMemoryBlock(memory=memory, k=3, namespace="anna", per_session=True)
     stored = json.loads(block.model_dump_json())
     assert "memory" not in stored and "secret" not in json.dumps(stored)
     again = EpicMemoryBlock(**stored, memory=memory)
-    assert again == block and again._filter == block._filter
+    assert again == block

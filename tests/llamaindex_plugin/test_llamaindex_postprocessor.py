@@ -17,17 +17,14 @@ pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.response_synthesizers import CompactAndRefine
-from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import Document, ImageNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import ImageNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from pydantic import ValidationError
 
 from epic_llamaindex.models import LlamaIndexLM
-from epic_llamaindex.nodes import node_of
 from epic_llamaindex.postprocessor import EpicNodePostprocessor
+from epic_llamaindex.retriever import EpicRetriever
 from epic_memory import EpicMemory, Preference, Settings, Stance
-from epic_memory.errors import EncoderError, InvalidInputError, LMSetupError, LMUnavailableError, ReadOnlyError
+from epic_memory.errors import EncoderError, InvalidInputError, LMUnavailableError, ReadOnlyError
 from epic_memory.steering.relevance import SAMPLES
 from epic_memory.verification import LMVerifier
 from helpers import AlteredEncoder, DiscardAll, HashEncoder, KeepAll, memory_at, memory_of, settled
@@ -158,14 +155,6 @@ async def test_what_does_not_suit_can_be_left_out(keep: str, left: list[str], ru
     assert sorted(ids(await run(hashed(KeepAll(said), keep=keep), nodes, "red wine"))) == left
 
 
-async def test_without_reranking_order_and_scores_stay_and_no_query_is_embedded(run: Run) -> None:
-    nodes, encoder = found("green hills", "red wine from Spain", "steam engine", "red wine", score=None), HashEncoder()
-    nodes[1].score = 0.25
-    out = await run(hashed(rerank=False, keep="relevant", embed_model=encoder), nodes, "what to drink")
-    assert ids(out) == ["n1", "n3"] and [node.score for node in out] == [0.25, None]
-    assert stances(out) == ["supports", "supports"] and encoder.texts["what to drink"] == 0
-
-
 @pytest.mark.parametrize("query", [None, "", " \n"], ids=["none", "empty", "blank"])
 async def test_without_a_query_stances_decide_then_similarity_then_the_order_given(query: str | None, run: Run) -> None:
     nodes = found("a", "red wine bad", "red wine from Spain", "b", "red wine", "c")
@@ -186,22 +175,6 @@ async def test_nodes_without_text_come_last_as_they_are(keep: Any, run: Run) -> 
     assert ids(out) == (["n0", "image", "blank"] if keep == "all" else ["image", "blank"])
     assert out[-2].score == 0.9 and out[-2].node.metadata == odd and out[-1].score is None
     assert out[-2].node.get_content() == "" and out[-2].node is not image
-    assert ids(await run(EpicNodePostprocessor(preferences=[VEGAN], rerank=False), nodes)) == ["image", "blank", "n0"]
-
-
-async def test_all_kinds_of_nodes_with_text_are_judged(run: Run) -> None:
-    nodes = [
-        NodeWithScore(node=Document(text="red wine", id_="document")),
-        NodeWithScore(node=IndexNode(text="red wine from Spain", id_="index", index_id="x")),
-        NodeWithScore(node=ImageNode(text="red wine", id_="captioned")),
-    ]
-    out = await run(hashed(guidance="text"), nodes, "red wine")
-    assert stances(out) == ["supports"] * 3
-    assert [type(node.node) for node in out] == [Document, ImageNode, IndexNode]
-    assert all(node.node.get_content().startswith(f"Document {n}:\n") for n, node in enumerate(out, start=1))
-    # Characters that no memory takes do not matter.
-    out = hashed().postprocess_nodes(found("red wine\x00", "red wine from Spain\ud800"), query_str="red wine\x00")
-    assert stances(out) == ["supports", "supports"] and out[0].text == "red wine\x00"
 
 
 async def test_guidance_that_is_there_stands() -> None:
@@ -284,14 +257,12 @@ async def test_guidance_that_is_in_a_text_is_written_anew(guidance: str, run: Ru
 async def test_guidance_that_a_retriever_wrote_is_written_anew(run: Run) -> None:
     memory = memory_of(verifier=KeepAll({"bad": Stance.CONFLICTS}))
     memory.add(["red wine bad", "red wine"])
-    nodes = []
-    for number, hit in enumerate(memory.search("red wine"), start=1):
-        node = node_of(hit, number, guidance="text").node
-        node.metadata = {**node.metadata, "epic_content": hit.text}
-        nodes.append(NodeWithScore(node=node, score=hit.score))
+    retriever = EpicRetriever(memory, guidance="text")
+    nodes = retriever.retrieve("red wine")
     verifier = KeepAll()
     out = await run(hashed(verifier, guidance="text"), nodes[::-1], "red wine")
-    assert not verifier.asked and [node.text for node in out] == [node.text for node in nodes]
+    assert not verifier.asked and len(out) == 2
+    assert all(node.text.endswith(again.text) for node, again in zip(nodes, out, strict=True))
     hashed(verifier, "wine bad", guidance="text").postprocess_nodes(nodes, query_str="wine")
     assert sorted(text for text, _ in verifier.asked) == ["red wine", "red wine bad"]
 
@@ -359,59 +330,28 @@ async def test_a_model_that_fails_leaves_nodes_undecided(run: Run, caplog: pytes
         assert len(llm.seen) == asked + 1 and "red wine b" in llm.prompts[-1]
 
 
-async def test_a_model_that_is_down_is_not_waited_for(
-    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    now, up = [1000.0], list[bool]()
-    monkeypatch.setattr("epic_llamaindex.ranking.monotonic", lambda: now[0])
+async def test_a_model_that_fails_is_not_waited_for_and_a_verifier_has_its_own_patience(run: Run) -> None:
+    texts, up = ("red wine a", "red wine b", "red wine c"), list[bool]()
     llm = scripted(lambda chunk: bool(up))
     processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
-    unknown, known = [None] * 3, ["supports"] * 3
-    # At first all of them, and one alone, each twice; then one in half a minute.
-    for later, answers, right, calls in (
-        (0.0, False, unknown, 4),
-        (29.0, False, unknown, 0),
-        (1.0, False, unknown, 1),
-        (29.0, True, unknown, 0),
-        (1.0, True, known, 1),
-        (0.0, False, known, 0),
-    ):
-        now[0] += later
-        up[:] = [True] * answers
-        before = len(llm.seen)
-        caplog.clear()
-        out = await run(processor, found("red wine a", "red wine b", "red wine c"), "red wine")
-        assert (stances(out), len(llm.seen) - before) == (right, calls)
-        assert ("3 texts are undecided" in caplog.text and "no server" in caplog.text) == (right is unknown)
-
-
-@pytest.mark.parametrize(
-    ("error", "calls"),
-    [
-        (LMUnavailableError("slow", timed_out=True), 2),
-        (LMUnavailableError("later", retry_after=20.0), 2),
-        (LMSetupError("no such model"), 1),
-    ],
-    ids=["timeout", "later", "setup"],
-)
-def test_no_timeout_and_no_long_pause_comes_twice(error: Exception, calls: int) -> None:
-    llm = ScriptedLLM(answers=lambda messages: error)
-    processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
-    processor.postprocess_nodes(found("red wine a", "red wine b", "red wine c"), query_str="wine")
-    assert len(llm.seen) == calls and processor.report.undecided == 3
-
-
-def test_one_failure_among_answers_is_tried_again_and_a_verifier_has_its_own_patience() -> None:
-    said = iter([False])
-    llm = scripted(lambda chunk: next(said, True))
-    processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), llm=llm)
-    assert stances(processor.postprocess_nodes(found("red wine a", "red wine b"))) == ["supports"] * 2
-    assert len(llm.seen) == 2
-    llm = scripted(lambda chunk: False)
-    processor = hashed(LMVerifier(LlamaIndexLM(llm), retries=2, backoff=0.0))
-    for calls in (6, 7, 8):  # then once in each call
-        processor.postprocess_nodes(found("red wine a", "red wine b", "red wine c"))
+    # At first all of them and each alone, until it counts as down; then one in each call.
+    for calls, right in ((2, [None] * 3), (3, [None] * 3), (4, ["supports"] * 3)):
+        up[:] = [True] * (right[0] is not None)
+        assert stances(await run(processor, found(*texts), "red wine")) == right
         assert len(llm.seen) == calls
+    up.clear()
+    for options in (
+        {"llm": LMVerifier(LlamaIndexLM(llm), retries=2, backoff=0.0)},
+        {"settings": Settings(verifier=LMVerifier(LlamaIndexLM(llm), retries=2, backoff=0.0))},
+    ):
+        llm.seen.clear()
+        processor = EpicNodePostprocessor(preferences="red wine", embed_model=HashEncoder(), **options)
+        for calls in (6, 7, 8):  # then once in each call
+            processor.postprocess_nodes(found(*texts))
+            assert len(llm.seen) == calls
+    german = EpicNodePostprocessor(preferences="red wine", llm=scripted(), settings=Settings(language="de"))
+    german.postprocess_nodes(found("red wine"))
+    assert "German" in german.llm.prompts[0]
 
 
 async def test_each_text_is_embedded_once_and_judged_once(run: Run) -> None:
@@ -502,19 +442,6 @@ def test_arguments_that_cannot_be(options: dict[str, Any], said: str) -> None:
         EpicNodePostprocessor(preferences=[VEGAN]).postprocess_nodes([TextNode(text="a")])  # type: ignore[list-item]
 
 
-def test_settings_cannot_be_changed_behind_its_back() -> None:
-    processor = EpicNodePostprocessor(preferences=[VEGAN])
-    for name in ("embed_model", "llm", "memory", "settings", "keep", "top_n", "rerank", "guidance"):
-        with pytest.raises(ValidationError, match="frozen"):
-            setattr(processor, name, getattr(processor, name))
-    other = processor.model_copy(update={"preferences": ["I love steam engines."], "keep": "relevant"})
-    nodes = found(TOFU, STEAM)
-    assert ids(other.postprocess_nodes(nodes, query_str="history")) == ["n1"]
-    assert stances(processor.postprocess_nodes(nodes, query_str=QUERY)) == ["supports", None]
-    with pytest.raises(ValidationError):
-        processor.model_copy(update={"keep": "some"})
-
-
 async def test_preferences_can_be_set_and_hold_from_the_next_call_on(run: Run) -> None:
     llm = scripted()
     processor = hashed(model(llm), ["red wine", "green tea"])
@@ -550,16 +477,6 @@ async def test_preferences_can_be_set_and_hold_from_the_next_call_on(run: Run) -
 # storing
 
 
-def test_it_is_stored_by_names() -> None:
-    ends = Preference(text="Nothing with nuts.", id="nuts", expires_at="2099-01-01T00:00:00+00:00")
-    processor = EpicNodePostprocessor(
-        preferences=[VEGAN, ends], settings=Settings(tau=0.1, steering="paper"), keep="relevant", top_n=3
-    )
-    stored = json.loads(processor.to_json())
-    assert stored["class_name"] == "EpicNodePostprocessor" and stored["settings"] == {"tau": 0.1, "steering": "paper"}
-    assert [VEGAN, ends.as_json()] == stored["preferences"]
-
-
 # in the framework
 
 
@@ -577,28 +494,3 @@ async def test_spans_and_events(run: Run) -> None:
             assert start.model_name == processor.models["verifier"] and end.nodes == out
     assert {"_postprocess_nodes", "_apostprocess_nodes"} & {span.id_.split("-")[0].split(".")[-1] for span in spans}
     assert len(debug.get_event_pairs(CBEventType.RERANKING)) == 2 and start.span_id is not None
-
-
-class Fixed(BaseRetriever):
-    """Finds the same nodes for every query."""
-
-    def __init__(self, nodes: list[NodeWithScore]) -> None:
-        self.nodes = nodes
-        super().__init__()
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self.nodes
-
-
-async def test_a_query_engine_answers_by_it() -> None:
-    llm = ScriptedLLM(answers=["Tofu."])
-    processor = EpicNodePostprocessor(preferences=[VEGAN], top_n=1, guidance="text")
-    engine = RetrieverQueryEngine(
-        Fixed(found(STEW, SOUP, STEAM, TOFU)),
-        response_synthesizer=CompactAndRefine(llm=llm),
-        node_postprocessors=[processor],
-    )
-    answer, other = engine.query(QUERY), await engine.aquery(QUERY)
-    assert str(answer) == str(other) == "Tofu." and ids(answer.source_nodes) == ids(other.source_nodes) == ["n3"]
-    assert len(llm.prompts) == 2 and llm.prompts[0] == llm.prompts[1]
-    assert "Interpretation Guidance:" in llm.prompts[0] and TOFU in llm.prompts[0] and STEW not in llm.prompts[0]

@@ -26,7 +26,7 @@ class Framework(AdaptedLM):
     """Answers in turn; an exception is raised. `asked` has the schema and the limit of each call."""
 
     def __init__(self, *answers: Any) -> None:
-        super().__init__("framework:tiny", concurrency=2, context=None, structured=True)
+        super().__init__("framework:tiny", concurrency=2, context=None)
         self.answers = list(answers)
         self.asked: list[tuple[bool, int | None]] = []
 
@@ -41,10 +41,10 @@ class Framework(AdaptedLM):
         return self._ask(messages, schema, limit)
 
     def _read(self, answer: Any) -> Completion:
-        return Completion(text=answer)
+        return Completion(text=answer, cut=answer in ("<think>", "(thoughts)", "(said)"))
 
-    def _only_thought(self, answer: Any, completion: Completion) -> bool:
-        return bool(answer == "<think>")
+    def _has_thought(self, answer: Any) -> bool:
+        return bool(answer == "(thoughts)")
 
 
 LIMITS: dict[str, Any] = {"schema": {"type": "object"}, "max_tokens": 9}
@@ -58,6 +58,7 @@ LIMITS: dict[str, Any] = {"schema": {"type": "object"}, "max_tokens": 9}
         ([Status(400), TypeError(), "yes"], [(True, 9), (False, 9), (True, None)]),
         ([Status(400)] * 3 + ["yes"], [(True, 9), (False, 9), (True, None), (False, None)]),
         (["<think>", "yes"], [(True, 9), (True, None)]),
+        (["(thoughts)", "yes"], [(True, 9), (True, None)]),
         ([RuntimeError("Event loop is closed")] * 2 + ["yes"], [(True, 9)] * 3),
     ],
 )

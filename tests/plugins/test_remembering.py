@@ -214,12 +214,6 @@ async def test_an_error_on_writing_does_not_cost_the_answer(plugin: Plugin, capl
     assert len(memory) == 1
 
 
-async def test_the_light_tier_is_there_for_who_wants_it() -> None:
-    memory = EpicMemory(["I prefer trains over flights."])
-    await agent_turn(False)(EpicMemoryMiddleware(memory, light=True), "Our cat is called Miso.")
-    assert texts(memory) == ["user: Our cat is called Miso."]
-
-
 # what is proposed
 
 
@@ -238,13 +232,6 @@ async def test_auto_accepts_what_is_said_plainly(plugin: Plugin) -> None:
     await plugin.turn(plugin.make(memory, propose="auto"), SAID)
     assert [each.text for each in memory.preferences] == PROPOSED[:1]
     assert [proposal.text for proposal in memory.proposals] == PROPOSED[1:] and memory.facts == []
-
-
-async def test_proposals_stay_open_in_the_file(plugin: Plugin, path: Path) -> None:
-    with EpicMemory.open(path, []) as memory:
-        await plugin.turn(plugin.make(memory, propose=True), SAID)
-    with EpicMemory.open(path) as memory:
-        assert [proposal.text for proposal in memory.proposals] == PROPOSED
 
 
 READ = {"kind": "add_fact", "text": "I sleep until noon after a shift.", "old": "", "turn": 1, "ends": ""}

@@ -17,7 +17,7 @@ from epic_memory.encoders import Encoder, default_encoder
 from epic_memory.errors import EncoderError, InvalidInputError
 from epic_memory.runtime.effects import Call, arun, run
 from epic_memory.types import Stance
-from epic_plugins.vector_stores import Found, SteeredSearch, Target
+from epic_plugins.vector_stores import OVERFETCH, Found, SteeredSearch, Target
 from helpers import HashEncoder
 
 CASINO, QUIET, BANK = (
@@ -28,6 +28,7 @@ CASINO, QUIET, BANK = (
 AVOIDS = "I avoid hotels with casinos."
 LIKES = "I love quiet hotels with a garden."
 QUERY = "Which hotel should I book?"
+MODES = ["paper", "signed", "off"]
 
 Document = tuple[str, dict[str, Any]]
 words = st.sampled_from(["hotel", "casino", "quiet", "garden", "bank", "poker", "train", "wine"])
@@ -35,85 +36,54 @@ texts_of_words = st.lists(words, min_size=1).map(" ".join)
 
 
 class Store:
-    """Documents, nearest first by cosine; remembers what it was asked."""
+    """Documents, nearest first by cosine; remembers what it was asked. It gives more than asked for, if `every`."""
 
-    def __init__(self, documents: Sequence[Document], encoder: Encoder) -> None:
+    def __init__(self, documents: Sequence[Document], encoder: Encoder, *, every: bool = False) -> None:
         self.documents = list(documents)
         self.vectors = encoder.encode([text for text, _ in documents]) if documents else None
         if isinstance(encoder, HashEncoder):
             encoder.texts.clear()
             encoder.sync_threads.clear()
-        self.asked: list[tuple[list[float], int]] = []
+        self.asked: list[tuple[list[float], int | None]] = []
+        self.every = every
 
-    def fetch(self, vector: list[float], count: int) -> list[Document]:
+    def fetch(self, vector: list[float], count: int | None) -> list[Document]:
         self.asked.append((vector, count))
         if self.vectors is None:
             return []
-        order = np.argsort(-(self.vectors @ np.array(vector, dtype=np.float32)), kind="stable")[:count]
-        return [self.documents[row] for row in order]
+        order = np.argsort(-(self.vectors @ np.array(vector, dtype=np.float32)), kind="stable")
+        return [self.documents[row] for row in order[: None if self.every else count]]
 
-    async def afetch(self, vector: list[float], count: int) -> list[Document]:
+    async def afetch(self, vector: list[float], count: int | None) -> list[Document]:
         return self.fetch(vector, count)
 
-    def call(self, vector: list[float], count: int) -> Call:
+    def call(self, vector: list[float], count: int | None) -> Call:
         return Call(self.fetch, self.afetch, vector, count)
 
 
-def read(document: Document) -> Document:
-    return document
-
-
-def search_of(encoder: HashEncoder | None = None, **options: Any) -> SteeredSearch:
-    return SteeredSearch(encoder or HashEncoder(), **{"floor": 0.1, **options})
-
-
-def target_of(search: SteeredSearch, *given: Any) -> Target:
-    return run(search.target(*given))
-
-
-def found_for(search: SteeredSearch, target: Target, k: int, store: Store) -> list[Found[Document]]:
-    return run(search.find(target, k, store.call, read))
+def target_of(encoder: Encoder, preferences: Any, mode: Any = "signed", embedding: Any = None) -> Target:
+    embedding = encoder.encode([QUERY])[0] if embedding is None else embedding
+    return run(SteeredSearch(encoder).target(embedding, preferences, mode))
 
 
 def found_by(
-    search: SteeredSearch, store: Store, preferences: Sequence[str | Preference], mode: Any = "signed", k: int = 3
-) -> list[Found[Document]]:
-    embedding = search.encoder.encode([QUERY])[0].tolist()
-    return found_for(search, target_of(search, embedding, preferences, mode), k, store)
+    search: SteeredSearch, store: Store, preferences: Sequence[str], mode: Any = "signed", k: int | None = 3
+) -> Found[Document]:
+    target = run(search.target(search.encoder.encode([QUERY])[0].tolist(), preferences, mode))
+    return run(search.find(target, k, store.call, lambda document: document))
 
 
-def texts(found: Sequence[Found[Document]]) -> list[str]:
-    return [one.document[0] for one in found]
-
-
-# what is asked
-
-
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-@pytest.mark.parametrize("overfetch", [1, 2, 4])
-def test_more_are_fetched_only_where_they_are_ranked(mode: str, overfetch: int) -> None:
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("told", [{}, {"epic_stance": "supports"}, {"epic_stance": "conflicts"}], ids=str)
+def test_more_are_fetched_only_where_they_are_ranked(mode: str, told: dict[str, str]) -> None:
     encoder = HashEncoder()
-    for told in ({}, {"epic_stance": "supports"}, {"epic_stance": "conflicts"}):
-        store = Store([(CASINO, told), (QUIET, {}), (BANK, {})] * 3, encoder)
-        search = search_of(encoder, overfetch=overfetch)
-        found = found_by(search, store, [AVOIDS], mode, k=6)
-        ranked = mode == "signed" and overfetch > 1 and "epic_stance" in told
-        assert [count for _, count in store.asked] == ([6, 6 * overfetch] if ranked else [6])
-        assert all((one.score is not None) == ranked for one in found)
-        assert len(found) == 6
-
-
-def test_a_query_matches_from_the_floor_on_and_below_it_the_embedding_itself_is_searched_with() -> None:
-    encoder = HashEncoder()
-    encoder.floor = 0.9
-    for mode in ("paper", "signed", "off"):
-        far = target_of(SteeredSearch(encoder), encoder.vector("red wine"), ["blue sky"], mode)
-        near = target_of(SteeredSearch(encoder), encoder.vector("blue sky"), ["blue sky"], mode)
-        assert (far.matched, near.matched) == (mode == "off", True)
-        assert bool(far.steered_by) == (mode == "paper")  # where everything steers, unless a floor is given
-        embedding = encoder.vector(QUERY).tolist()
-        below = target_of(search_of(encoder, floor=0.99), embedding, [AVOIDS], mode)
-        assert (below.vector, below.steered_by) == (embedding, ())
+    ranked = mode == "signed" and bool(told)
+    for every in (False, True):
+        store = Store([(CASINO, told), (QUIET, {}), (BANK, {})] * 3, encoder, every=every)
+        found = found_by(SteeredSearch(encoder), store, [AVOIDS], mode, k=6)
+        asked = [6, 6 * OVERFETCH] if ranked else [6]
+        assert [count for _, count in store.asked] == (asked if not every else asked[:2])
+        assert len(found) == 6 and all((score is not None) == ranked for _, score in found)
 
 
 @pytest.mark.parametrize("mode", ["paper", "signed"])
@@ -122,34 +92,32 @@ def test_it_is_searched_with_what_query_steering_gives_as_long_as_the_embedding(
     query = encoder.encode([QUERY])[0]
     steered = QuerySteering(encoder, [AVOIDS, LIKES], mode).steer_vector(query)
     for length in (0.01, 1.0, 7.5):
-        target = target_of(SteeredSearch(encoder), (length * query).tolist(), [AVOIDS, LIKES], mode)
+        target = target_of(encoder, [AVOIDS, LIKES], mode, (length * query).tolist())
         np.testing.assert_allclose(target.vector, length * steered.vector, rtol=1e-4, atol=1e-6)
         assert target.steered_by == tuple(one.preference.text for one in steered.preferences)
 
 
-def test_an_expired_preference_does_not_steer() -> None:
-    encoder = HashEncoder()
+def test_what_is_far_from_the_query_or_has_expired_does_not_steer() -> None:
+    encoder = default_encoder()
     now = datetime.now(timezone.utc)
     past, future = (Preference(text=AVOIDS, expires_at=now + timedelta(hours=hours)) for hours in (-1, 1))
-    search = search_of(encoder)
-    assert not target_of(search, encoder.vector(QUERY), [past], "signed").matched
-    assert target_of(search, encoder.vector(QUERY), [past, LIKES], "signed").steered_by == (LIKES,)
-    assert target_of(search, encoder.vector(QUERY), [future], "signed").steered_by == (AVOIDS,)
-
-
-# how it is ranked
+    assert target_of(encoder, [past, LIKES]).steered_by == (LIKES,)
+    assert target_of(encoder, [future, "I collect stamps."]).steered_by == (AVOIDS,)
+    embedding = encoder.encode([QUERY])[0].tolist()
+    for preferences, mode in (([past], "signed"), (["I collect stamps."], "signed"), ([LIKES], "off")):
+        target = target_of(encoder, preferences, mode, embedding)
+        assert (target.vector, target.steered_by) == (embedding, ())
 
 
 @given(
     stored=st.lists(texts_of_words, max_size=12),
     preferences=st.lists(texts_of_words, max_size=3, unique_by=lambda text: " ".join(text.split())),
     k=st.integers(1, 6),
-    overfetch=st.integers(1, 4),
-    mode=st.sampled_from(["paper", "signed", "off"]),
+    mode=st.sampled_from(MODES),
     data=st.data(),
 )
-def test_the_k_best_of_what_was_fetched_in_the_order_of_their_scores(
-    stored: list[str], preferences: list[str], k: int, overfetch: int, mode: str, data: st.DataObject
+async def test_the_k_best_of_what_was_fetched_in_the_order_of_their_scores(
+    stored: list[str], preferences: list[str], k: int, mode: Any, data: st.DataObject
 ) -> None:
     encoder = HashEncoder(64)
     stances = [data.draw(st.sampled_from([*Stance, None])) for _ in stored]
@@ -159,61 +127,34 @@ def test_the_k_best_of_what_was_fetched_in_the_order_of_their_scores(
     ]
     before = json.dumps(documents)
     store = Store(documents, encoder)
-    search = search_of(encoder, overfetch=overfetch)
-    found = found_by(search, store, preferences, mode, k)
+    found = found_by(SteeredSearch(encoder), store, preferences, mode, k)
+    vector, count = store.asked[-1]
+
+    other = SteeredSearch(encoder)
+    query = encoder.encode([QUERY])[0].tolist()
+    encoder.sync_threads.clear()
+    target = await arun(other.target(query, preferences, mode))
+    assert await arun(other.find(target, k, store.call, lambda document: document)) == found
+    assert not encoder.sync_threads, "encoded on the event loop"
 
     assert json.dumps(documents) == before
-    assert len(found) == min(k, len(stored))
-    assert len({one.document[1]["n"] for one in found}) == len(found)
-    vector, count = store.asked[-1]
+    assert len(found) == min(k, len(stored)) == len({document[1]["n"] for document, _ in found})
     fetched = Store(documents, encoder).fetch(vector, count)
-    if all(one.score is None for one in found):
+    if all(score is None for _, score in found):
         assert count == k
-        assert [one.document for one in found] == fetched
+        assert [document for document, _ in found] == fetched
         return
-    scores = [one.score for one in found]
+    scores = [score for _, score in found]
     assert all(type(one) is float for one in scores)
     assert scores == sorted(scores, reverse=True)
     # What conflicts stands below whatever is as near to the query and does not.
     q = encoder.vector(QUERY)
-    place = {one.document[1]["n"]: place for place, one in enumerate(found)}
+    place = {document[1]["n"]: place for place, (document, _) in enumerate(found)}
     for text, metadata in fetched:
-        for other, others in fetched:
+        for another, others in fetched:
             against = metadata.get("epic_stance") == "conflicts" != others.get("epic_stance")
-            if against and encoder.vector(other) @ q >= encoder.vector(text) @ q > 0:
+            if against and encoder.vector(another) @ q >= encoder.vector(text) @ q > 0:
                 assert place.get(others["n"], k) <= place.get(metadata["n"], k)
-
-
-@pytest.mark.parametrize("mode", ["paper", "signed", "off"])
-async def test_afind_gives_what_find_gives(mode: Any) -> None:
-    encoder = default_encoder()
-    store = Store([(CASINO, {"epic_stance": "conflicts"}), (QUIET, {}), (BANK, {})], encoder)
-    one, other = SteeredSearch(encoder), SteeredSearch(encoder)
-    query = encoder.encode([QUERY])[0].tolist()
-    target = target_of(one, query, [AVOIDS, LIKES], mode)
-    atarget = await arun(other.target(query, [AVOIDS, LIKES], mode))
-    assert target == atarget
-    ranked = [None if one.query is None else one.query.vector.tolist() for one in (target, atarget)]
-    assert ranked[0] == ranked[1]
-    assert found_for(one, target, 2, store) == await arun(other.find(atarget, 2, store.call, read))
-    # Nothing is encoded on the event loop.
-    hashed = HashEncoder()
-    store, search = Store([(CASINO, {"epic_stance": "conflicts"}), (QUIET, {})], hashed), search_of(hashed)
-    target = await arun(search.target(hashed.vector(QUERY), [AVOIDS], mode))
-    await arun(search.find(target, 2, store.call, read))
-    assert not hashed.sync_threads
-
-
-def test_a_store_that_returns_more_than_asked_for_is_cut() -> None:
-    encoder = HashEncoder()
-    store = Store([("hotel", {})] * 9, encoder)
-    for mode in ("off", "signed"):
-        search = search_of(encoder)
-        target = target_of(search, encoder.vector(QUERY), [AVOIDS], mode)  # type: ignore[arg-type]
-        assert len(run(search.find(target, 2, lambda vector, count: store.call(vector, 9), read))) == 2
-
-
-# stances and texts
 
 
 def test_of_equal_texts_what_supports_comes_first_and_what_conflicts_last() -> None:
@@ -222,29 +163,18 @@ def test_of_equal_texts_what_supports_comes_first_and_what_conflicts_last() -> N
     documents: list[Document] = [("hotel", {"epic_stance": stance, "epic_preference": AVOIDS}) for stance in stances]
     # A stance to another user's preference does not count.
     documents.append(("hotel", {"epic_stance": "conflicts", "epic_preference": "I only stay in hostels."}))
-    found = found_by(search_of(encoder), Store(documents, encoder), [AVOIDS], k=5)
-    order = [documents.index(one.document) for one in found]
+    found = found_by(SteeredSearch(encoder), Store(documents, encoder), [AVOIDS], k=None)
+    order = [documents.index(document) for document, _ in found]
     assert order[0] == 3 and order[-2:] == [1, 0] and {*order[1:3]} == {2, 4}
-    scores = [one.score or 0.0 for one in found]
-    assert scores == sorted(scores, reverse=True)
 
 
 def test_a_text_is_encoded_once_whoever_asks() -> None:
     encoder = HashEncoder()
-    store, search = Store([(CASINO, {"epic_stance": "conflicts"}), (QUIET, {})], encoder), search_of(encoder)
+    store, search = Store([(CASINO, {"epic_stance": "conflicts"}), (QUIET, {})], encoder), SteeredSearch(encoder)
     for preferences in ([AVOIDS], [LIKES], [AVOIDS, LIKES]):
         for _ in range(2):
             found_by(search, store, preferences)
     assert encoder.texts[CASINO] == encoder.texts[QUIET] == 1
-
-
-# what cannot be
-
-
-@pytest.mark.parametrize("options", [{"floor": 1.5}, {"floor": float("nan")}, {"overfetch": 0}, {"overfetch": 1.5}])
-def test_options_that_cannot_be_are_errors(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match=next(iter(options))):
-        SteeredSearch(HashEncoder(), **options)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +184,7 @@ def test_options_that_cannot_be_are_errors(options: dict[str, Any]) -> None:
 )
 def test_preferences_and_modes_that_cannot_be_are_errors(preferences: Any, mode: Any, what: str) -> None:
     with pytest.raises(InvalidInputError, match=what):
-        target_of(search_of(), HashEncoder().vector(QUERY), preferences, mode)
+        target_of(HashEncoder(), preferences, mode)
 
 
 @pytest.mark.parametrize(
@@ -264,4 +194,4 @@ def test_preferences_and_modes_that_cannot_be_are_errors(preferences: Any, mode:
 )
 def test_an_embedding_that_is_none_is_an_error(embedding: Any) -> None:
     with pytest.raises(EncoderError, match="embedding of the query"):
-        target_of(search_of(), embedding, [AVOIDS], "signed")
+        target_of(HashEncoder(), [AVOIDS], "signed", embedding)

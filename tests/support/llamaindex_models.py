@@ -33,7 +33,7 @@ from epic_memory.encoders import default_encoder
 
 
 class ScriptedLLM(LLM):
-    """Answers by a function of the messages, or in turn by a list; streams word by word.
+    """Answers by a function of the messages, or in turn by a list; it does not stream.
 
     An answer is a text, a ChatResponse, or an exception, which is raised. A prompt is one message of the user.
 
@@ -44,7 +44,6 @@ class ScriptedLLM(LLM):
 
     answers: Any
     model: str = "scripted"
-    is_chat_model: bool = True
     seen: list[list[ChatMessage]] = Field(default_factory=list, exclude=True)
     threads: set[int] = Field(default_factory=set, exclude=True)
 
@@ -54,7 +53,7 @@ class ScriptedLLM(LLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name=self.model, is_chat_model=self.is_chat_model)
+        return LLMMetadata(model_name=self.model, is_chat_model=True)
 
     @property
     def prompts(self) -> list[str]:
@@ -70,14 +69,6 @@ class ScriptedLLM(LLM):
             raise answer
         return answer if isinstance(answer, ChatResponse) else ChatResponse(message=_said(answer))
 
-    def _parts(self, messages: Sequence[ChatMessage], settings: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        """The next answer as it grows, with each new part."""
-        text = ""
-        for number, word in enumerate((self.respond(messages, settings).message.content or "").split(" ")):
-            delta = f" {word}" if number else word
-            text += delta
-            yield text, delta
-
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         self.threads.add(threading.get_ident())
@@ -88,18 +79,11 @@ class ScriptedLLM(LLM):
         await asyncio.sleep(0)
         return self.respond(messages, kwargs)
 
-    @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        return (ChatResponse(message=_said(text), delta=delta) for text, delta in self._parts(messages, kwargs))
+        raise NotImplementedError
 
-    @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
-        async def gen() -> ChatResponseAsyncGen:
-            for text, delta in self._parts(messages, kwargs):
-                await asyncio.sleep(0)
-                yield ChatResponse(message=_said(text), delta=delta)
-
-        return gen()
+        raise NotImplementedError
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
@@ -111,19 +95,11 @@ class ScriptedLLM(LLM):
         await asyncio.sleep(0)
         return CompletionResponse(text=self.respond([ChatMessage(prompt)], kwargs).message.content or "")
 
-    @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
-        parts = self._parts([ChatMessage(prompt)], kwargs)
-        return (CompletionResponse(text=text, delta=delta) for text, delta in parts)
+        raise NotImplementedError
 
-    @llm_completion_callback()
     async def astream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseAsyncGen:
-        async def gen() -> CompletionResponseAsyncGen:
-            for text, delta in self._parts([ChatMessage(prompt)], kwargs):
-                await asyncio.sleep(0)
-                yield CompletionResponse(text=text, delta=delta)
-
-        return gen()
+        raise NotImplementedError
 
 
 def _said(text: str) -> ChatMessage:
