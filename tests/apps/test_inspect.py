@@ -37,7 +37,7 @@ STEAM = "The steam engine was improved by James Watt."
 TOKEN = "a-token-that-is-long-enough"
 PORT = 8123
 HOME = f"http://127.0.0.1:{PORT}"
-VIEWS = ["/", "/preferences", "/held", "/held?tier=light", "/turned-away", "/facts", "/proposals"]
+VIEWS = ["/", "/preferences", "/held", "/held?tier=light", "/map", "/turned-away", "/facts", "/proposals"]
 VIEWS += ["/bring", "/why-not", "/query"]
 
 
@@ -483,13 +483,27 @@ def test_hostile_texts_are_shown_harmlessly(memory: EpicMemory) -> None:
     assert send(client, "items/forget", id=memory.items()[-1].id)
 
 
-def test_lists_have_pages() -> None:
+def test_lists_have_pages_and_the_map_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MOST_POINTS", 40)
     memory = EpicMemory([AVOIDS, LIKES])
     memory.add(f"Hotel number {number} is quiet and near the sea." for number in range(30))
     memory.add(f"The steam engine of year {1800 + number}." for number in range(30))
     shown = views.Views(memory)
     first, last = shown.held("", "all", 1), shown.held("", "all", 10**6)
     assert len(first["rows"]) == views.PAGE and first["pages"] == last["page"] == 3 and last["rows"]
+    drawn = shown.map("")
+    assert len(drawn["points"]) == 40 and drawn["left_out"] == 20
+    assert {kept for *_, kept, _ in drawn["points"]} == {True, False}
+
+
+def test_the_map_is_the_same_each_time_and_separates_what_differs() -> None:
+    random = np.random.default_rng(0)
+    groups = np.repeat(np.eye(8)[:2], 20, axis=0) + 0.05 * random.normal(size=(40, 8))
+    places = np.array(views.plane(groups, np.ones(40, dtype=bool)))
+    assert places.min() >= 0 and places.max() <= 1
+    assert abs(places[:20, 0].mean() - places[20:, 0].mean()) > 0.8
+    assert views.plane(np.empty((0, 8)), np.empty(0, dtype=bool)) == []
+    assert views.plane(np.ones((1, 8)), np.ones(1, dtype=bool)) == [(0.0, 0.0)]
 
 
 def test_an_empty_memory_has_every_view() -> None:

@@ -26,7 +26,7 @@ from lm_servers import serving
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TOKEN = "a-token-that-is-long-enough"
 QUESTION = "Where should I stay in Lisbon?"
-PATHS = ["", "query", f"query?q={QUESTION}", "preferences", "held", "turned-away", "facts", "proposals", "bring"]
+PATHS = ["", "query", f"query?q={QUESTION}", "preferences", "held", "map", "turned-away", "facts", "proposals", "bring"]
 PATHS += ["why-not", "why-not?q=trains"]
 SCREENSHOTS = os.environ.get("EPIC_SCREENSHOTS")
 
@@ -115,6 +115,7 @@ def test_every_view(open_page: Callable[..., Page]) -> None:
     for name, heading in {
         "Preferences": "Your preferences",
         "Held": "What is held",
+        "Map": "A map of the memory",
         "Turned away": "Turned away",
         "Facts": "Facts about you",
         "Proposals": "Proposals",
@@ -224,7 +225,7 @@ def test_phone_and_dark(open_page: Callable[..., Page], address: str, name: str)
     for path in PATHS:
         page.goto(address + path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-    page.goto(address + "held?tier=kept")
+    page.goto(address + ("held?tier=kept" if phone else "map"))
     picture(page, name)
 
 
@@ -258,6 +259,6 @@ def test_hostile_texts_do_nothing(open_page: Callable[..., Page], address: str, 
     texts = ["<script>document.title='owned'</script> dairy", "<img src=x onerror=\"document.title='owned'\"> cheese"]
     memory.add([Item(id=f"'\"><script>{number}", text=text) for number, text in enumerate(texts)])
     page = open_page()
-    for path in ("held", "query?q=<script>document.title='owned'</script> cheese", "preferences"):
+    for path in ("held", "map", "query?q=<script>document.title='owned'</script> cheese", "preferences"):
         page.goto(address + path)
         assert page.locator("main script, main img").count() == 0 and page.title() != "owned"

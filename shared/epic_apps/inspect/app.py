@@ -28,7 +28,7 @@ from epic_apps.inspect import words
 from epic_apps.inspect.bringing import LARGEST, MOST_FILES, Bringing
 from epic_apps.inspect.changes import CHANGES, LONGEST_FORM, Change, editable, whole
 from epic_apps.inspect.guard import Guard, form_token, is_own_form
-from epic_apps.inspect.views import Tier, Views
+from epic_apps.inspect.views import Tier, Views, known_preference
 from epic_apps.local import HOST, listening_socket
 from epic_apps.losses import why_not
 from epic_memory import EpicMemory, SearchOptions
@@ -45,6 +45,7 @@ _TABS = {
     "/query": "Ask",
     "/preferences": "Preferences",
     "/held": "Held",
+    "/map": "Map",
     "/turned-away": "Turned away",
     "/facts": "Facts",
     "/proposals": "Proposals",
@@ -173,8 +174,7 @@ class _Page:
 
     def preference(self, request: Request) -> str:
         """Return the id of the held preference that a request names, or nothing."""
-        asked = request.query_params.get("preference", "")
-        return asked if any(each.id == asked for each in self.memory.preferences) else ""
+        return known_preference(self.memory.preferences, request.query_params.get("preference", ""))
 
 
 def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = False, once: str = "") -> Starlette:
@@ -200,6 +200,7 @@ def inspect_app(memory: EpicMemory, *, token: str, port: int, write: bool = Fals
         "preferences": lambda request: views.preferences(),
         "held": page.held,
         "item": lambda request: views.item(request.query_params.get("id", "") or "?"),
+        "map": lambda request: views.map(page.preference(request)),
         "turned_away": lambda request: views.turned_away(_page(request)),
         "facts": lambda request: views.facts(),
         "proposals": lambda request: views.proposals(),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from epic_memory import EpicMemory, Hit, SearchOptions
+import numpy as np
+
+from epic_memory import EpicMemory, Hit, MemoryEntry, Preference, SearchOptions
 from epic_memory.context import format_context
 from epic_memory.types import Outline, Stats
 
@@ -19,7 +22,11 @@ PAGE = 20
 """Items on one page of a list."""
 COLOURS = 24
 """Colours of preferences in the style sheet; the one after these has the first again."""
+MOST_POINTS = 1200
+"""Most items on the map: more would hide each other, and make the page heavy."""
 _PLAIN = SearchOptions(steering="off", stance_policy="any")
+_DAY = 86_400
+_MOST_STEPS = 120
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +57,15 @@ class Snapshot:
     def with_entry(self) -> frozenset[str]:
         """Ids of the items with an entry."""
         return frozenset(item_id for ids in self.kept.values() for item_id in ids)
+
+    @cached_property
+    def places(self) -> dict[str, tuple[float, float]]:
+        """Places on the map of the items that have an embedding, and of the preferences, by their ids."""
+        outline = self.outline
+        embedded = np.flatnonzero(outline.vectors.any(axis=1) & ~outline.facts)
+        fitted = np.isin(embedded, outline.entries[:, 0])
+        found = plane(np.concatenate([outline.vectors[embedded], outline.preference_vectors]), fitted)
+        return dict(zip([*(outline.items[each] for each in embedded), *outline.preferences], found, strict=True))
 
 
 class Views:
@@ -86,6 +102,7 @@ class Views:
             "stats": stats,
             "sizes": sorted(parts, key=lambda part: -part[1]),
             "stances": Counter(map(str, snapshot.outline.stances)),
+            "growth": growth(snapshot.outline.added.tolist()),
             "facts": len(snapshot.facts),
             "open": len(self.memory.proposals),
             "kept_count": len(snapshot.with_entry),
@@ -192,6 +209,27 @@ class Views:
             "milliseconds": 1000 * seconds,
         }
 
+    def map(self, preference: str) -> dict[str, Any]:
+        """Return the places of items and preferences on the map, those of the light tier first, so below the others."""
+        snapshot = self.snapshot()
+        placed = [each for each in snapshot.items if each in snapshot.places]
+        kept = [each for each in placed if each in snapshot.with_entry]
+        light = [each for each in placed if each not in snapshot.with_entry]
+        room = MOST_POINTS - min(len(kept), MOST_POINTS * 3 // 4)
+        drawn = [*_spread(light, room), *_spread(kept, MOST_POINTS - min(len(light), room))]
+        colour = snapshot.nearest | {each: name for name, ids in snapshot.kept.items() for each in ids}
+        colour |= dict.fromkeys(snapshot.kept.get(preference, ()), preference)
+        points = [
+            (item.id, snapshot.places[item.id], colour.get(item.id), item.id in snapshot.with_entry, item.text)
+            for item in self.memory.get(drawn)
+        ]
+        return {
+            "points": points,
+            "preference": preference,
+            "marks": snapshot.places,
+            "left_out": len(placed) - len(drawn),
+        }
+
     def facts(self) -> dict[str, Any]:
         """Return the facts of the user, and what adding them did."""
         return {"facts": self.memory.get(self.snapshot().facts), "edits": self.memory.facts.edits()[:50]}
@@ -228,7 +266,60 @@ def _snapshot(memory: EpicMemory, revision: str) -> Snapshot:
     )
 
 
+def plane(vectors: Any, fitted: Any) -> list[tuple[float, float]]:
+    """Project vectors on the two directions in which they differ most, scaled to [0, 1].
+
+    Args:
+        vectors: Shape `(n, d)`.
+        fitted: For the first of them, shape `(m,)` with m <= n, which ones the directions are computed of; the others
+            are projected only. All, if there are fewer than three.
+
+    Returns:
+        A place `(x, y)` for each.
+    """
+    if not len(vectors):
+        return []
+    chosen = vectors[: len(fitted)][fitted]
+    centred = vectors - (chosen if len(chosen) > 2 else vectors).mean(axis=0)
+    basis = centred[: len(fitted)][fitted] if len(chosen) > 2 else centred
+    _, directions = np.linalg.eigh(basis.T.astype(np.float64) @ basis)
+    # The sign of a direction is arbitrary: the same memory must look the same the next time.
+    axes = directions[:, -2:][:, ::-1]
+    axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    places = centred @ axes
+    # A few far away must not press all the others into a corner.
+    low, high = np.percentile(places, [0.5, 99.5], axis=0)
+    scaled = (places - low) / np.maximum(high - low, 1e-9)
+    return [(float(x), float(y)) for x, y in np.clip(scaled, 0.0, 1.0)]
+
+
+def growth(added: list[float]) -> list[tuple[float, int]]:
+    """Return days, in Unix seconds, and how many entries were held at the end of each."""
+    if not added:
+        return []
+    days = Counter(int(each // _DAY) for each in added)
+    total, steps = 0, []
+    for day in sorted(days):
+        total += days[day]
+        steps.append((float(day * _DAY), total))
+    return steps[:: -(-len(steps) // _MOST_STEPS)] if len(steps) > _MOST_STEPS else steps
+
+
+def _first(entries: list[MemoryEntry], preference: str) -> list[MemoryEntry]:
+    """Return an item's entries, those of a preference first."""
+    return sorted(entries, key=lambda entry: entry.preference_id != preference)
+
+
+def _spread(ids: list[str], most: int) -> list[str]:
+    return ids if len(ids) <= most else [ids[int(place)] for place in np.linspace(0, len(ids) - 1, most)]
+
+
 def _found(hit: Hit, place: int, others: dict[str, int]) -> dict[str, Any]:
     """Return a hit, its place, and how far it moved from the other list: None if it is not there."""
     other = others.get(hit.item.id)
     return {"hit": hit, "place": place, "moved": None if other is None else other - place}
+
+
+def known_preference(preferences: Iterable[Preference], preference_id: str) -> str:
+    """Return the id of a held preference, or nothing for another one."""
+    return preference_id if any(each.id == preference_id for each in preferences) else ""

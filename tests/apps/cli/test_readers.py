@@ -94,6 +94,41 @@ def test_a_hostile_page_takes_no_time(tmp_path: Path, page: str) -> None:
     assert time.process_time() - began < 2
 
 
+def book(path: Path, pages: dict[str, str], package: str | None = None) -> Path:
+    items = "".join(f'<item id="{n}" href="text/{name}"/>' for n, name in enumerate(pages))
+    order = "".join(f'<itemref idref="{n}"/>' for n in range(len(pages)))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(
+            "META-INF/container.xml", '<container><rootfiles><rootfile full-path="O/p.opf"/></rootfiles></container>'
+        )
+        archive.writestr(
+            "O/p.opf",
+            package
+            or f'<package xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata><dc:title>T</dc:title></metadata>'
+            f"<manifest>{items}</manifest><spine>{order}</spine></package>",
+        )
+        for name, text in pages.items():
+            if text:
+                archive.writestr(f"O/text/{name}", text)
+    return path
+
+
+def test_a_book_is_read_page_by_page(tmp_path: Path) -> None:
+    path = book(
+        tmp_path / "a.epub", {"b.xhtml": "<h1>One</h1><p>First.</p>", "a.xhtml": "<p>Second.</p>", "c.xhtml": ""}
+    )
+    sources = Sources([path])
+    assert [(item.text, item.metadata["title"]) for item in sources] == [("One. First.", "T"), ("Second.", "T")]
+    assert len(sources.failures) == 1 and "c.xhtml" in sources.failures[0]
+
+
+def test_entities_and_outside_files_are_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret", encoding="utf-8")
+    package = f'<!DOCTYPE p [<!ENTITY x SYSTEM "{secret.as_uri()}">]><package><title>&x;</title></package>'
+    assert read(book(tmp_path / "a.epub", {}, package)) == {}
+
+
 def test_a_word_document_is_read_by_its_headings_with_its_tables(tmp_path: Path) -> None:
     document = docx.Document()
     document.add_paragraph("Before.")
@@ -110,8 +145,8 @@ def test_a_word_document_is_read_by_its_headings_with_its_tables(tmp_path: Path)
     assert list(read(tmp_path / "a.docx").values()) == ["Before.", "One. Under one.", "One > Two. left\nright"]
 
 
-def test_an_archive_that_unpacks_to_too_much_is_not_unpacked(tmp_path: Path) -> None:
-    name = "a.docx"
+@pytest.mark.parametrize("name", ["a.docx", "a.epub"])
+def test_an_archive_that_unpacks_to_too_much_is_not_unpacked(tmp_path: Path, name: str) -> None:
     with (
         zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("word/document.xml", "w", force_zip64=True) as part,
@@ -128,7 +163,7 @@ def test_a_pdf_is_read_page_by_page_and_scans_are_told() -> None:
     assert "1 of 3 pages without text" in sources.skipped[0] and not sources.failures
 
 
-@pytest.mark.parametrize("name", ["a.pdf", "a.docx"])
+@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.epub"])
 @pytest.mark.parametrize("content", [b"", b"%PDF-1.4\n1 0 obj <</Pages 1 0 R>>", b"PK\x03\x04" + b"\x00" * 100])
 def test_a_damaged_document_is_reported_and_the_rest_is_read(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)

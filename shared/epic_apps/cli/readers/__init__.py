@@ -11,7 +11,7 @@ from epic_apps.cli.readers.cards import read_ics, read_vcf
 from epic_apps.cli.readers.documents import read_docx, read_pdf
 from epic_apps.cli.readers.mail import read_eml, read_mbox
 from epic_apps.cli.readers.markdown import read_markdown, read_text
-from epic_apps.cli.readers.pages import read_enex, read_html
+from epic_apps.cli.readers.pages import read_enex, read_epub, read_html
 
 Reader: TypeAlias = Callable[[Path], Iterator[Section | Left]]
 
@@ -23,6 +23,7 @@ READERS: Mapping[str, Reader] = {
     ".htm": read_html,
     ".xhtml": read_html,
     ".pdf": read_pdf,
+    ".epub": read_epub,
     ".docx": read_docx,
     ".eml": read_eml,
     ".mbox": read_mbox,

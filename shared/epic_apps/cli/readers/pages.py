@@ -1,14 +1,16 @@
-"""Readers of HTML by its headings, of bookmarks, and of notes that Evernote and others export as one .enex file."""
+"""Readers of HTML, of bookmarks, of EPUB books, which are HTML in an archive, and of Evernote's notes."""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from epic_apps.cli.readers.base import Left, Outline, Section, content_of, library
+from epic_apps.cli.readers.base import Left, Outline, Section, archive_of, content_of, library
 from epic_memory.errors import InvalidInputError
 from epic_memory.types.validation import moment
 
@@ -19,6 +21,7 @@ _UNSEEN = {"script", "style", "noscript", "template", "svg", "math", "iframe", "
 _INLINE = {"a", "abbr", "b", "bdi", "cite", "code", "em", "font", "i", "kbd", "mark", "q", "s", "small", "span"} | {
     *("strong", "sub", "sup", "time", "u", "var", "wbr", "img", "ins", "del", "label")
 }
+_CONTAINER = "META-INF/container.xml"
 _HEADING_OF = "preceding-sibling::*[descendant-or-self::h3][1]/descendant-or-self::h3"
 _BOOKMARKS = b"NETSCAPE-Bookmark-file"
 
@@ -178,3 +181,31 @@ def _created(text: str) -> str:
         return datetime.strptime(text, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).isoformat()
     except ValueError:
         return ""
+
+
+def read_epub(path: Path) -> Iterator[Section | Left]:
+    """Read a book's pages in their order."""
+    etree = library("lxml.etree")
+    with archive_of(path) as archive:
+
+        def xml(name: str) -> Any:
+            parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+            return etree.fromstring(archive.read(name), parser)
+
+        try:
+            root = next(xml(_CONTAINER).iter("{*}rootfile")).get("full-path")
+            package = xml(root)
+            pages = {item.get("id"): item.get("href") for item in package.iter("{*}item")}
+            order = [pages[each.get("idref")] for each in package.iter("{*}itemref")]
+        except (KeyError, StopIteration, TypeError, etree.XMLSyntaxError) as error:
+            raise InvalidInputError(f"{path} is no EPUB book that can be read ({error}).") from None
+        title = next((" ".join((each.text or "").split()) for each in package.iter("{*}title")), "")[:500]
+        for href in dict.fromkeys(order):
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(root), unquote(href)))
+            try:
+                _, sections = page_of(archive.read(name))
+            except Exception as error:
+                yield Left(f"{path}: its page {name} cannot be read ({error})")
+                continue
+            for section in sections:
+                yield replace(section, metadata={"title": title} if title else {})
