@@ -7,29 +7,36 @@ goes on where it ended and scores nothing twice. The log holds ids, features and
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
-from epic_memory import EpicMemory, Hit, SearchOptions
 from epic_memory.errors import InvalidInputError
 from epic_memory.lm.base import Message
 from epic_memory.runtime.streaming import completed
 from epic_memory.types.digests import digest
 from epic_rerank.features import NAMES
-from epic_rerank.feedback import reranker_of
 from epic_rerank.policy import Floats, log_probability, sample
-from epic_rerank.reranker import CANDIDATES, LearnedReranker
+from epic_rerank.reranker import LearnedReranker
 from epic_rerank.scoring import Scorer
 from epic_rerank.training import Example, prior
 
 _ASKED = "Answer the question with the help of these notes.\n\n{notes}\n\nQuestion: {question}"
 _RESAMPLES = 10_000
 _BEGINNINGS = (b'{"kind": "candidates"', b'{"kind": "score"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Results of retrieval for a question, in its order: ids, texts for the prompt, and `features.features_of` them."""
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    features: Any
 
 
 def prompt(question: str, texts: Sequence[str]) -> list[Message]:
@@ -39,67 +46,58 @@ def prompt(question: str, texts: Sequence[str]) -> list[Message]:
 
 
 def collect(
-    memory: EpicMemory,
     questions: Sequence[tuple[str, str]],
+    find: Callable[[str], Candidates],
     scorer: Scorer,
     log: Path,
     *,
     lists: int = 16,
     k: int = 5,
-    progress: bool = False,
+    on_scored: Callable[[int], object] = lambda _: None,
 ) -> int:
-    """Score lists of what a memory finds for questions with a reference each; return how many were scored now.
+    """Score lists of candidates for questions with a reference each; return how many were scored now.
 
     Args:
-        memory: The memory; what its reranker has learnt changes nothing of what is tried.
         questions: Pairs of a question and the answer that the user wrote or accepted.
+        find: Returns the candidates of a question.
         scorer: Scores a reference after a prompt.
         log: Lines of JSON; what it holds is not scored again.
         lists: How many lists are tried for a question (M): the order of retrieval, and others drawn from it.
-        k: How many results a list has (K).
-        progress: Show a bar.
+        k: How many candidates a list has (K).
+        on_scored: Told how many lists are done, from earlier runs too.
 
     Raises:
         LMError: from the scorer; what was scored before is in the log.
     """
     known = {key: seen for key, seen, _ in _lines(log)} if log.exists() else {}
     scored_before = {key: {tuple(each["list"]) for each in entries} for key, entries in known.items()}
-    made = 0
+    done = made = 0
     workers = int(getattr(scorer, "concurrency", 1))
     _drop_half_line(log)
-    bar = tqdm(total=len(questions) * lists, unit=" lists", disable=not progress)
-    with log.open("a", encoding="utf-8") as out, bar:
+    with log.open("a", encoding="utf-8") as out:
         for question, reference in questions:
-            hits, features = _candidates(memory, question)
-            n = min(k, len(hits))
+            found = find(question)
+            n = min(k, len(found.ids))
             if n < 2:
                 continue
-            ids, texts = [hit.item.id for hit in hits], [hit.text for hit in hits]
-            key = digest(scorer.name, question, reference, *ids, size=8).hex()
+            key = digest(scorer.name, question, reference, *found.ids, size=8).hex()
             generator = np.random.default_rng(int(key, 16))
-            drawn = np.concatenate([np.arange(n)[None], sample(prior(len(ids)), n, lists - 1, generator)])
+            drawn = np.concatenate([np.arange(n)[None], sample(prior(len(found.ids)), n, lists - 1, generator)])
             if key not in known:
-                head = {"key": key, "ids": ids, "features": np.round(features, 4).tolist()}
+                head = {"key": key, "ids": list(found.ids), "features": np.round(found.features, 4).tolist()}
                 _write(out, {"kind": "candidates", "names": list(NAMES), "scorer": scorer.name, **head})
             tried = scored_before.setdefault(key, set())
             left = [chosen for chosen in dict.fromkeys(map(tuple, drawn.tolist())) if chosen not in tried]
-            bar.update(len(drawn) - len(left))
-            for chosen, value in completed(partial(_scored, scorer, question, reference, texts), left, workers):
-                chance = float(log_probability(prior(len(ids)), np.array([chosen]))[0])
+            done += len(drawn) - len(left)
+            on_scored(done)
+            for chosen, value in completed(partial(_scored, scorer, question, reference, found.texts), left, workers):
+                chance = float(log_probability(prior(len(found.ids)), np.array([chosen]))[0])
                 _write(out, {"kind": "score", "key": key, "list": chosen, "value": value, "drawn": chance})
                 tried.add(chosen)
                 made += 1
-                bar.update()
+                done += 1
+                on_scored(done)
     return made
-
-
-def _candidates(memory: EpicMemory, question: str) -> tuple[list[Hit], Any]:
-    """Return what retrieval finds for a question, in its order, and `features.features_of` it."""
-    hits = memory.search(question, CANDIDATES, options=SearchOptions(chooser=reranker_of(memory), min_score=None))
-    if hits.ranking is None:
-        return [], []
-    order = hits.ranking.order
-    return [hits[place] for place in sorted(range(len(hits)), key=order.__getitem__)], hits.ranking.features
 
 
 def _scored(
@@ -118,7 +116,7 @@ def _drop_half_line(log: Path) -> None:
     if log.exists() and (content := log.read_bytes()) and not content.endswith(b"\n"):
         whole, half = content[: content.rfind(b"\n") + 1], content[content.rfind(b"\n") + 1 :]
         if not any(half.startswith(begin) or begin.startswith(half) for begin in _BEGINNINGS):
-            raise InvalidInputError(f"{log} is no log of `collect`. Give another name.")
+            raise InvalidInputError(f"{log} is no log of epic rerank collect. Give another name.")
         log.write_bytes(whole)
 
 
@@ -137,7 +135,7 @@ def _lines(log: Path) -> Iterator[tuple[str, list[Any], Any]]:
             else:
                 scores[value["key"]].append({name: value[name] for name in ("list", "value", "drawn")})
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise InvalidInputError(f"{log}, line {number} is no line of a log of `collect`.") from None
+            raise InvalidInputError(f"{log}, line {number} is no line of a log of epic rerank collect.") from None
     for key, head in heads.items():
         yield key, scores[key], head
 

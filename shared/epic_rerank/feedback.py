@@ -50,7 +50,7 @@ def set_reranker(memory: EpicMemory, reranker: LearnedReranker) -> None:
         InvalidInputError: if it was trained with another encoder.
     """
     if reranker.encoder not in ("", checked_memory(memory).encoder.fingerprint):
-        raise InvalidInputError("This reranker was trained with another encoder. Train it again.")
+        raise InvalidInputError("This reranker was trained with another encoder. Train it again: epic rerank train.")
     session, store = checked_memory(memory)._session, memory._session.store
     with session.lock, store.transaction():
         session.space()  # notices another process's encoder

@@ -136,9 +136,9 @@ class LearnedReranker:
             InvalidInputError: for anything else, other features, or another encoder.
         """
         if not isinstance(value, Mapping) or value.get("kind") != "epic-reranker" or value.get("format") != FORMAT:
-            raise InvalidInputError("This is no reranker of this version. Train one.")
+            raise InvalidInputError("This is no reranker of this version. Train one: epic rerank train.")
         if value.get("features") != list(NAMES):
-            raise InvalidInputError("This reranker was trained with other features. Train it again.")
+            raise InvalidInputError("This reranker was trained with other features. Train it again: epic rerank train.")
         made_with = str(value.get("encoder", ""))
         if encoder and made_with and made_with != encoder:
             raise InvalidInputError(

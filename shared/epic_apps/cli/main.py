@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from epic_apps.cli import apps, asking, bringing, files, learning, preferences, scale
+from epic_apps.cli import apps, asking, bringing, files, learning, preferences, rerank, scale
 from epic_apps.cli.options import Common, InFile, Judging, Model, command, new_app
 from epic_apps.cli.printing import fail, first, show, warn
 from epic_memory import __version__
@@ -34,7 +34,7 @@ _PANELS = {
     "What it knows of you": "preferences onboard proposals note facts fill",
     "The file": "stats namespaces not-kept retry verify compact backup export restore reencode forget",
     "Its lock, and other devices": "lock unlock merge",
-    "More": "connect doctor mcp inspect scale eval bench",
+    "More": "connect doctor mcp inspect rerank scale eval bench",
 }
 
 
@@ -304,6 +304,7 @@ def bench(context: typer.Context) -> None:
 for function in (*bringing.COMMANDS, *asking.COMMANDS, *files.COMMANDS, *learning.COMMANDS, *apps.COMMANDS):
     command(app)(function)
 app.add_typer(preferences.app, name="preferences")
+app.add_typer(rerank.app, name="rerank")
 app.add_typer(scale.app, name="scale")
 for panel, names in _PANELS.items():
     listed: list[Any] = [*app.registered_commands, *app.registered_groups]

@@ -297,7 +297,7 @@ def checked_search(
     else:
         words = checked_text(given, "The query")
     if options.chooser is not None and options.chooser.encoder not in ("", session.encoder.fingerprint):
-        raise InvalidInputError("This reranker was trained with another encoder. Train it again.")
+        raise InvalidInputError("This reranker was trained with another encoder. Train it again: epic rerank train.")
     return Search(
         query=words,
         vector=vector,
