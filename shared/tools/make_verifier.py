@@ -42,7 +42,6 @@ from epic_memory.verification.features import (
     SURE_MEASURES,
     Chunk,
     Rarity,
-    VerificationWeights,
     Wanted,
     measured,
     stance_measured,
@@ -309,9 +308,9 @@ class LeftOut(NamedTuple):
     sure: Array
 
     @property
-    def leaning(self) -> Array:
-        """Which pairs are kept and lean to a side."""
-        return (self.relevance >= KEPT) & (np.abs(self.stance) >= VerificationWeights.shipped().least_lean)
+    def kept(self) -> Array:
+        """Which pairs are kept."""
+        return self.relevance >= KEPT
 
 
 def left_out(known: Known) -> LeftOut:
@@ -337,7 +336,7 @@ def least_sure(known: Known, odds: LeftOut, *, notes: bool) -> float:
         odds: Of each pair, by fits without its group.
         notes: Whether of notes or of longer texts.
     """
-    given = known.told & (known.note == notes) & odds.leaning
+    given = known.told & (known.note == notes) & odds.kept
     chance, right = 1.0 / (1.0 + np.exp(-odds.sure)), known.right(odds.stance)
     order = np.flatnonzero(given)[np.argsort(-chance[given], kind="stable")]
     weights = known.counts[order, 2]
@@ -349,7 +348,7 @@ def least_sure(known: Known, odds: LeftOut, *, notes: bool) -> float:
 def print_left_out(known: Known, odds: LeftOut, least: Array) -> None:
     """Print how good the odds are of pairs left out of the fit."""
     chance = 1.0 / (1.0 + np.exp(-odds.relevance))
-    given = (1.0 / (1.0 + np.exp(-odds.sure)) >= least) & odds.leaning
+    given = (1.0 / (1.0 + np.exp(-odds.sure)) >= least) & odds.kept
     right = known.right(odds.stance)
     print("left out       pairs  kept   AUC of keep   AUC of stance   given   right  inverted   kept from 0.2: +  -  0")
     for kind in COUNTS:

@@ -1,4 +1,4 @@
-"""Commands about what is known of the user: onboard, proposals, note, facts, fill."""
+"""Commands about what is known of the user: onboard, proposals, note, facts, fill, due."""
 
 from __future__ import annotations
 
@@ -223,4 +223,19 @@ def fill(
     file.show(filled.fields, *map(str, filled), f"{count} of {len(filled.fields)} fields filled in.")
 
 
-COMMANDS = (onboard, proposals, note, facts, fill)
+def due(
+    file: InFile,
+    before: Annotated[
+        str | None, Option(metavar="DAY", help="up to which day, like 2027-03-31 (default: 30 days from now)")
+    ] = None,
+) -> None:
+    """List the facts that name a day that is coming up, and what expires by then."""
+    from epic_learn.forms import due as due_in
+
+    with file.open() as memory:
+        found = due_in(memory, before)
+    nothing = "No fact names a day that is coming up, and nothing expires by then."
+    file.show(found, *(map(str, found) if found else [nothing]))
+
+
+COMMANDS = (onboard, proposals, note, facts, fill, due)

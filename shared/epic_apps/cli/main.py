@@ -31,7 +31,7 @@ _COMPLETE = "_EPIC_COMPLETE"
 _PANELS = {
     "Build and ask": "demo build add ask list explain",
     "Bring what you have": "import sync never why-not",
-    "What it knows of you": "preferences onboard proposals note facts fill",
+    "What it knows of you": "preferences onboard proposals note facts fill due",
     "The file": "stats namespaces not-kept retry verify compact backup export restore reencode forget",
     "Its lock, and other devices": "lock unlock merge",
     "More": "connect doctor mcp inspect rerank scale eval bench",

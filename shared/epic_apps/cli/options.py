@@ -158,22 +158,12 @@ def _asking(metavar: str, help: str) -> Any:
 
 
 @dataclass(kw_only=True)
-class Model:
-    """A language model that does all that one can do for a memory, its server, and how much it is asked."""
+class Server:
+    """The server of a language model, and how it is asked."""
 
-    llm: Annotated[
-        str | None, _asking("MODEL", f"explains preferences, decides, and reads: {MODELS}; default: none is asked")
-    ] = None
     llm_url: Annotated[str | None, _asking("URL", "the server, if the name does not hold it")] = None
     concurrency: Annotated[int | None, _asking("N", "calls at the same time (default 1)")] = None
     timeout: Annotated[float | None, _asking("S", "seconds for an answer (default 120)")] = None
-    model_budget: Annotated[
-        str | None, _asking("N", 'calls a day, or "50000 tokens"; what is left over waits for `epic retry`')
-    ] = None
-    on_demand: Annotated[
-        str | None,
-        _asking("TIME", 'how long an answer waits for verdicts on what it finds: "300 ms"; or "background", or "off"'),
-    ] = None
 
     def model(self, name: str) -> OllamaLM | OpenAICompatibleLM:
         """Return the language model of a name, once its server has answered."""
@@ -184,6 +174,22 @@ class Model:
         # Check before anything is written: with its server down, a whole corpus would end in the retry queue.
         lm.check()
         return lm
+
+
+@dataclass(kw_only=True)
+class Model(Server):
+    """A language model that does all that one can do for a memory, its server, and how much it is asked."""
+
+    llm: Annotated[
+        str | None, _asking("MODEL", f"explains preferences, decides, and reads: {MODELS}; default: none is asked")
+    ] = None
+    model_budget: Annotated[
+        str | None, _asking("N", 'calls a day, or "50000 tokens"; what is left over waits for `epic retry`')
+    ] = None
+    on_demand: Annotated[
+        str | None,
+        _asking("TIME", 'how long an answer waits for verdicts on what it finds: "300 ms"; or "background", or "off"'),
+    ] = None
 
     def asked(self, settings: Settings) -> tuple[LanguageModel | None, Settings]:
         """Return the model, once its server has answered, and the settings with how much it is asked.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Iterator
+from datetime import date
 from typing import NamedTuple
 
 from epic_learn.facts.statements import MONTHS
@@ -32,6 +33,14 @@ class Day(NamedTuple):
 
     def __str__(self) -> str:
         return f"{'-' if self.year is None else f'{self.year:04}'}-{self.month:02}-{self.day:02}"
+
+    def following(self, today: date) -> date | None:
+        """Return the day itself, or without a year its next occurrence from a day on; None for a leap day otherwise."""
+        if self.year is not None:
+            return date(self.year, self.month, self.day)
+        years = range(today.year, today.year + 9)
+        days = [date(year, self.month, self.day) for year in years if self.day <= monthrange(year, self.month)[1]]
+        return next((day for day in days if day >= today), None)
 
 
 def days_in(text: str) -> Iterator[tuple[Day, int, int]]:

@@ -30,7 +30,6 @@ from epic_memory.verification.features import (
     SURE_MEASURES,
     Chunk,
     Rarity,
-    VerificationWeights,
     Wanted,
     measured,
     stance_measured,
@@ -258,8 +257,7 @@ class EmbeddedVerifier(BaseVerifier):
         if odds < 0.0 and not wanted.broken.isdisjoint(chunk.words.plain):
             return Stance.CONFLICTS
         # An article on a film with such a title names what the preference is about, too.
-        named = not chunk.note and plain[_NAMES_ONLY] >= _WHOLE
-        if named or abs(odds) < VerificationWeights.shipped().least_lean:
+        if not chunk.note and plain[_NAMES_ONLY] >= _WHOLE:
             return Stance.NEUTRAL
         linear, least = self._weights.sure[chunk.note]
         sure = float(linear(sure_measured(kept, odds, plain, beside)))

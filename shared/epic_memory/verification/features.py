@@ -62,7 +62,6 @@ _TITLED = re.compile(r"(?:(?:The|An?) )?(\w+)[^.\n]{0,60}[.\n]\s*(?:(?:The|An?) 
 class VerificationWeights(StageWeights):
     """Numbers in the measures of a pair, and of what is made of the fitted chances (`verifier.json`)."""
 
-    least_lean: float  # log-odds of the stance below which they tell no side
     surest: float  # log-odds of the stance from which more are no further evidence
     note: int  # a text of at most this many words is a note, unless it is a stub: "The Bees. The Bees may refer to:"
     telling: float  # Idf at which a phrase of the expansion counts fully; phrases with less count in proportion
