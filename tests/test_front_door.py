@@ -14,8 +14,10 @@ import pytest
 from epic_learn.facts.memory_facts import MemoryFacts
 from epic_learn.memory_proposals import MemoryProposals
 from epic_memory import EpicMemory
+from epic_memory.errors import DamagedError, StoreError
 from epic_memory.groups.file import MemoryFile
 from epic_memory.groups.preferences import MemoryPreferences
+from epic_memory.runtime.optional import PACKAGES
 
 BESIDE = ("epic_learn", "epic_graph", "epic_rerank", "epic_plugins", "epic_apps", "epic_eval", "epic_scale")
 SURFACES = (EpicMemory, MemoryPreferences, MemoryFacts, MemoryProposals, MemoryFile)
@@ -29,6 +31,18 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {{package!r}}", name=package)
 
 sys.meta_path.insert(0, Absent())
+"""
+PARTLY = """
+from epic_memory import EpicMemory
+from epic_memory.errors import MissingPackageError
+
+EpicMemory.open({part!r}, ["I love fado."]).close()
+try:
+    EpicMemory.open({whole!r})
+except MissingPackageError as error:
+    assert {removed!r} in str(error), error
+else:
+    raise AssertionError("it was opened")
 """
 USE = """
 from epic_memory import EpicMemory, Item, SearchOptions, Settings
@@ -90,6 +104,18 @@ def test_the_core_does_without_a_package_beside_it(removed: str, tmp_path: Path)
     code = ABSENT.format(removed=(removed,)) + USE.format(path=str(tmp_path / "me.epic"), removed=removed)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("removed", PACKAGES)
+def test_a_file_is_not_damaged_where_a_package_with_tables_is_missing_now_or_was(removed: str, tmp_path: Path) -> None:
+    whole, part = tmp_path / "whole.epic", tmp_path / "part.epic"
+    EpicMemory.open(whole, ["I love fado."]).close()
+    code = ABSENT.format(removed=(removed,)) + PARTLY.format(whole=str(whole), part=str(part), removed=removed)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(StoreError, match="package of epic-memory was missing") as caught:
+        EpicMemory.open(part)
+    assert not isinstance(caught.value, DamagedError)
 
 
 SKIPS = """

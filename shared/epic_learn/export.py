@@ -14,15 +14,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from epic_learn.facts.editing import check_length
 from epic_learn.never import Rules
 from epic_learn.tables import ProposalTable, checked_line
 from epic_memory.encoders.base import described, embed
 from epic_memory.errors import InvalidInputError, StoreError
+from epic_memory.lm.answers import reason_of
 from epic_memory.pipeline.aspects import asks_model, read_preferences
 from epic_memory.pipeline.opening import take_up
 from epic_memory.pipeline.session import Session
@@ -218,8 +219,10 @@ def _checked_item(line: Mapping[str, Any]) -> Item:
 class _Entry(BaseModel):
     """An entry as an export has it; shares may be off by what was rounded."""
 
+    model_config = ConfigDict(strict=True)
+
     preference: str | None
-    stance: Stance
+    stance: Annotated[Stance, Field(strict=False)]
     confidence: float | None = Field(ge=-1e-3, le=1.001)
     similarity: float = Field(ge=-1.001, le=1.001)
     added: int = Field(gt=-(2**53), lt=2**53)
@@ -232,7 +235,12 @@ def _take_item(read: Portable, line: Any) -> None:
     held = HeldItem(item=_checked_item(line), digest=bytes.fromhex(line["version"]))
     if len(held.digest) != DIGEST_BYTES:
         raise ValueError("its version is none")
-    entries = [_Entry.model_validate(entry).model_dump() for entry in line["entries"]]
+    try:
+        entries = [_Entry.model_validate(entry).model_dump() for entry in line["entries"]]
+    except ValidationError as error:
+        given = error.errors()[0]["input"]
+        # Texts are the user's, and a message may be logged.
+        raise ValueError(reason_of(error) + (f", not {given}" if isinstance(given, (int, float)) else "")) from None
     if bool(entries) + bool(line["light"]) + held.item.fact != 1:
         raise ValueError("an item has entries, is in the light tier, or is a fact of the user")
     read.items.append((held, entries))

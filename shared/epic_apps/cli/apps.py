@@ -130,7 +130,7 @@ def connect(
 def doctor(
     common: Common,
     memory: Annotated[str | None, Argument(metavar="FILE", help="the memory's file")] = None,
-    sizes: Annotated[bool, Option("--sizes", help="only say what each installed part weighs")] = False,
+    sizes: Annotated[bool, Option("--sizes", help="only say what the light install weighs, part by part")] = False,
 ) -> None:
     """Check installation, file, encoder, rights and connected assistants, and say what to do."""
     if sizes:

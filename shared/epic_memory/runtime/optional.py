@@ -40,4 +40,4 @@ def imported_later(package: str, modules: Mapping[str, str]) -> tuple[Callable[[
         setattr(sys.modules[package], name, value)
         return value
 
-    return attribute, lambda: sorted({*vars(sys.modules[package]), *modules})
+    return attribute, lambda: sorted({*(name for name in vars(sys.modules[package]) if name[0] != "_"), *modules})

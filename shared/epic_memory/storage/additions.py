@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from typing import ClassVar
 
 from epic_memory.errors import MissingPackageError
@@ -70,13 +71,18 @@ class Addition(Repository):
 
 
 @cache
-def additions() -> tuple[type[Addition], ...]:
-    """Return the additions of the packages that are there."""
-    found: list[type[Addition]] = []
+def _by_package() -> dict[str, tuple[type[Addition], ...] | None]:
+    """Return the additions of each package; None if it is not there."""
+    found: dict[str, tuple[type[Addition], ...] | None] = dict.fromkeys(PACKAGES)
     for package in PACKAGES:
         with suppress(MissingPackageError):
-            found += optional(f"{package}.tables", "ADDITIONS")
-    return tuple(found)
+            found[package] = tuple(optional(f"{package}.tables", "ADDITIONS"))
+    return found
+
+
+def additions() -> tuple[type[Addition], ...]:
+    """Return the additions of the packages that are there."""
+    return tuple(chain.from_iterable(filter(None, _by_package().values())))
 
 
 @cache
@@ -91,4 +97,5 @@ def memory_schema(
         application_id=0x45504943,  # "EPIC"
         statements=STATEMENTS + "".join(each.statements for each in additions()),
         small=("meta", "preferences", "ledger", "not_kept", *(name for each, name in added if each.small)),
+        missing=tuple(package for package, added_by in _by_package().items() if added_by is None),
     )

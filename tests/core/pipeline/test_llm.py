@@ -116,8 +116,7 @@ def test_who_names_no_model_meets_nothing_of_it(path: Path) -> None:
 import sys
 from epic_memory import EpicMemory
 with EpicMemory.open({str(path)!r}, {PREFERENCES!r}) as memory:
-    memory.add({ITEMS[:3]!r}), memory.search("Which stew?"), memory.facts.add("My cat is called Miso.")
-    memory.retry(), memory.stats()
+    memory.add({ITEMS[:3]!r}), memory.search("Which stew?"), memory.retry(), memory.stats()
 met = ("epic_memory.lm", "httpx", "ollama", "langchain", "llama_index")
 print([name for name in sys.modules if name.startswith(met)])
 """

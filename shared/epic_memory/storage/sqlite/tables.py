@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from epic_memory.errors import DamagedError, StoreError
+from epic_memory.errors import DamagedError, MissingPackageError, StoreError
 from epic_memory.storage.codecs import checksum, checksums
 
 _CHECKED_AT_ONCE = 256
@@ -128,6 +128,7 @@ class Schema:
         statements: The statements that make the tables, except `sums`; one of the tables is `meta`.
         small: Tables in which a changed row could go unnoticed, because no index covers it: read completely on opening.
         migrations: One step for each version after the first.
+        missing: The packages that would add tables and are not there.
     """
 
     noun: str
@@ -136,6 +137,7 @@ class Schema:
     statements: str
     small: tuple[str, ...]
     migrations: tuple[Migration, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def version(self) -> int:
@@ -200,14 +202,25 @@ class Schema:
         """Raise an error unless the tables are exactly ours, so that a file can neither execute nor hide anything.
 
         Raises:
-            StoreError: if it holds a view or a trigger.
+            StoreError: if it holds a view or a trigger, or was made where a package was missing.
+            MissingPackageError: if a package is missing now, whose tables it may have.
             DamagedError: if its tables are not ours.
         """
         foreign = db.execute("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index') LIMIT 1").fetchone()
         if foreign is not None:
             raise StoreError(f"{path} holds {foreign[0]!r}, which no {self.noun} holds. Do not trust this file.")
-        if described(db) != self._described:
-            raise DamagedError(path, f"its tables are not those of a {self.noun}")
+        found = described(db)
+        if found == self._described:
+            return
+        if self.missing:
+            raise MissingPackageError(self.missing[0])
+        lacking = {table for _, table, _ in self._described} - {table for _, table, _ in found}
+        if [one for one in self._described if one[1] not in lacking] == found:
+            raise StoreError(
+                f"{path} was made where a package of epic-memory was missing, and lacks its tables:"
+                f" {', '.join(sorted(lacking))}. There, `epic export` writes what it holds; `epic restore` reads that."
+            )
+        raise DamagedError(path, f"its tables are not those of a {self.noun}")
 
     def check_sums(self, db: sqlite3.Connection, path: Path | None) -> None:
         """Compare each table with its row in `sums`; missing or changed rows are a `DamagedError`."""
