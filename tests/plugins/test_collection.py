@@ -249,6 +249,11 @@ async def test_bad_options_of_a_search_are_refused(collection: Collection, optio
         await both(collection, "search", **{"query": "red", **options})
 
 
+async def test_a_search_takes_no_option_that_it_does_not_know(collection: Collection) -> None:
+    with pytest.raises(TypeError, match="takes embedding=, where=, ids=.*not 'id'"):
+        await both(collection, "search", "red", id=["r1"])
+
+
 async def test_sync_and_async_are_the_same_and_an_embedding_is_steered_as_its_text_is(collection: Collection) -> None:
     other, vector = Collection(encoder(), preferences=["red wine"]), encoder().vector("red night")
     given = [record(n, n=n) for n in range(8)]

@@ -36,6 +36,7 @@ from epic_memory.types.modes import Mode, checked_mode
 from epic_plugins.collection.file import CollectionFile
 from epic_plugins.collection.loaded import Condition, LoadedCollection, Match, Matches
 from epic_plugins.tables import Key, Record, Records, keys_of
+from epic_plugins.wrong_arguments import check_options
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record", "holds_memory"]
 
@@ -301,6 +302,7 @@ class Collection(CollectionFile):
         Raises:
             InvalidInputError: for a k below 1, an unknown mode, or an embedding of another dimension.
             EncoderMismatchError: if the vectors are another encoder's.
+            TypeError: for another argument.
         """
         return run(self._search(query, k, how), Clock())
 
@@ -309,6 +311,7 @@ class Collection(CollectionFile):
         return await arun(self._search(query, k, how), Clock())
 
     def _search(self, query: str | None, k: int, how: How) -> Effects[Matches]:
+        check_options(how, tuple(How.__annotations__))
         checked_k(k)
         steering, preferences = how.get("steering"), how.get("preferences")
         mode = self.steering if steering is None else checked_mode(steering)
