@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.documents import BaseDocumentTransformer, Document
@@ -32,9 +32,6 @@ from epic_plugins.wrong_arguments import explained
 _logger = logging.getLogger(__name__)
 
 _USERS = 32
-_Users: TypeAlias = tuple[Preference, ...]
-_Key: TypeAlias = tuple[str | None, str]
-"""Key of a document: its id and its text."""
 
 
 class _PreparedForUsers:
@@ -97,7 +94,7 @@ class EpicDocumentTransformer(
 
     _prepared: _PreparedForUsers = PrivateAttr(default_factory=_PreparedForUsers)
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
-    _undecided: dict[_Users, dict[_Key, Document]] = PrivateAttr(default_factory=dict)
+    _undecided: list[Document] = PrivateAttr(default_factory=list)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -110,12 +107,12 @@ class EpicDocumentTransformer(
 
     @property
     def undecided(self) -> list[Document]:
-        """The input documents that still have no verdict after all runs so far.
+        """The input documents that the last run left without a verdict, whatever its preferences.
 
-        Transform them again: documents that get a verdict leave this list.
+        Transform them again, under the same preferences. Of runs at the same time, as in `batch`, the one that ends
+        last counts, as for `report`.
         """
-        with self._lock:
-            return list(self._undecided.get(tuple(unique_preferences(self.preferences)), {}).values())
+        return list(self._undecided)
 
     @override
     def to_json_not_implemented(self) -> SerializedNotImplemented:
@@ -153,7 +150,7 @@ class EpicDocumentTransformer(
     ) -> Iterator[Document]:
         """Yield kept documents of any iterable, a few at a time; `report` is set when the iterator ends or closes."""
         memory = self._memory_for(preferences, config)
-        run = _Run(self, memory)
+        run = _Run(self)
         judging = memory.judge(run.items(documents), report=run.report, progress=self.progress)
         try:
             while True:
@@ -177,7 +174,7 @@ class EpicDocumentTransformer(
     ) -> AsyncIterator[Document]:
         """Do the same as `lazy_transform` without blocking the event loop; also takes an asynchronous iterable."""
         memory = await in_thread(self._memory_for, preferences, config)
-        run = _Run(self, memory)
+        run = _Run(self)
         items = run.aitems(documents) if isinstance(documents, AsyncIterable) else run.items(documents)
         judging = memory.ajudge(items, report=run.report, progress=self.progress)
         try:
@@ -228,12 +225,11 @@ class EpicDocumentTransformer(
 class _Run:
     """One run: its report, and the documents that wait for a verdict."""
 
-    def __init__(self, transformer: EpicDocumentTransformer, memory: EpicMemory) -> None:
+    def __init__(self, transformer: EpicDocumentTransformer) -> None:
         self.report = BuildReport()
         self._transformer = transformer
-        self._preferences = () if memory is transformer.memory else tuple(memory.preferences)
         self._waiting: deque[Document] = deque()
-        self._decided: dict[_Key, Document | None] = {}
+        self._undecided: list[Document] = []
         self._seen = self._blank = 0
 
     def items(self, documents: Iterable[Document]) -> Iterable[Item]:
@@ -265,28 +261,23 @@ class _Run:
     def kept(self, judged: Judged) -> list[Document]:
         """Return the output for the document that has waited longest."""
         document = self._waiting.popleft()
-        undecided = judged.verdict.decision is Decision.UNDECIDED
-        self._decided[document.id, document.page_content] = document if undecided else None
+        if judged.verdict.decision is Decision.UNDECIDED:
+            self._undecided.append(document)
         return [kept_document(judged, document)] if judged.kept else []
 
     def finish(self) -> None:
         """Store the report and the undecided documents in the transformer."""
-        undecided = sum(document is not None for document in self._decided.values())
         if self._blank:
             self.report.warnings.append(f"{self._blank} documents without text were left out.")
-        if undecided:
-            said = f"{undecided} documents are undecided: transform `undecided` again when the model answers."
+        if self._undecided:
+            said = (
+                f"{len(self._undecided)} documents are undecided: transform `undecided` again when the model answers."
+            )
             self.report.warnings.append(said)
             # A caller inside a chain sees neither the report nor the list of undecided documents.
             _logger.warning("%s %s", said, next(iter(self.report.failures.values()), ""))
         with self._transformer._lock:
-            self._transformer._report = self.report
-            waiting = self._transformer._undecided.setdefault(self._preferences, {})
-            for key, document in self._decided.items():
-                if document is None:
-                    waiting.pop(key, None)
-                else:
-                    waiting[key] = document
+            self._transformer._report, self._transformer._undecided = self.report, self._undecided
 
 
 def _several(documents: Iterable[Document]) -> Iterator[Document]:

@@ -62,8 +62,10 @@ class EpicNodePostprocessor(JudgingComponent, BaseNodePostprocessor):
 
     If a model fails, its nodes are returned without guidance (`top_n` still applies), and a warning is logged. Verdicts
     are cached. Each node that is new to a language model costs a call while the user waits for the answer: it is better
-    to judge nodes when they are stored, with `EpicTransform`. A call to `llm` that fails is not retried; a verifier,
-    given as `llm` or a memory's, follows its own retry policy.
+    to judge nodes when they are stored, with `EpicTransform`. A query waits for a model that does not answer as long as
+    the model's own timeout, the first query twice: give `llm` a short one, as in `OllamaLM("qwen3:4b", timeout=5)`,
+    whose default is 120 seconds. A call to `llm` that fails is not retried; a verifier, given as `llm` or a memory's,
+    follows its own retry policy.
 
     Attributes:
         preferences: The user's, texts or `epic_memory.Preference`s. The only attribute that can be changed; a change

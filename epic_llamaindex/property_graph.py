@@ -25,6 +25,7 @@ from epic_llamaindex.steered_retriever import SteeredRetriever
 from epic_memory import BuildReport, EpicMemory, Preference
 from epic_memory.encoders import Encoder
 from epic_memory.errors import InvalidInputError, NoPreferencesError
+from epic_memory.lm.failures import kind_of
 from epic_memory.runtime.batching import unique_preferences
 from epic_memory.runtime.effects import Call, Effects, arun, in_thread, run
 from epic_memory.steering import Mode
@@ -103,6 +104,11 @@ class SteeredVectorContextRetriever(BasePGRetriever):
             )
         if guidance is not None and not isinstance(guidance, (EpicTransform, EpicMemory)):
             raise InvalidInputError(f"guidance is an EpicTransform or an EpicMemory, not {type(guidance).__name__}.")
+        if filters is not None and not isinstance(filters, MetadataFilters):
+            raise InvalidInputError(
+                f"filters are LlamaIndex's here, which its stores know, not {kind_of(filters)}:"
+                " MetadataFilters(filters=[MetadataFilter(key=..., value=...)])."
+            )
         if preferences is None and guidance is None:
             raise InvalidInputError("Give the preferences to steer by: preferences=['...'], or guidance=.")
         if embed_model is None:

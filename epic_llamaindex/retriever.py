@@ -91,7 +91,9 @@ class EpicRetriever(Open, BaseRetriever):
             `similarity_top_k`.
         embed_model: For opening a file: a `BaseEmbedding`, an encoder of epic_memory or its name; default: the embedded
             encoder. A memory that is open has its own.
-        callback_manager, object_map, objects, verbose: As for `BaseRetriever`.
+        object_map, objects: What IndexNodes that are found stand for, by their `index_id`: it is searched in their
+            place. Other nodes are returned as they are.
+        callback_manager, verbose: As for `BaseRetriever`.
 
     Attributes:
         memory: The memory, also a graph's.

@@ -287,9 +287,9 @@ class EpicVectorStore(OpenCollection, BasePydanticVectorStore):
                 `vector_store_kwargs`.
 
         Raises:
-            InvalidInputError: for another mode, nothing to search for, an embedding of another dimension, or an invalid
-                filter.
+            InvalidInputError: for another mode, nothing to search for, or an invalid filter.
             EncoderError: if the embedding model fails.
+            EncoderMismatchError: for an embedding of another dimension than the model's.
             TypeError: for other arguments.
         """
         return run(queried(self._collection, query, kwargs))

@@ -171,7 +171,7 @@ class EpicStore(OpenCollection, BaseStore):
     def _search(self, op: SearchOp) -> dict[str, Any]:
         """Return the arguments of the collection's search."""
         ids = self._under(op.namespace_prefix)
-        # The filter is applied to the _matches afterwards, so with a filter all records have to be found.
+        # The filter is applied to the matches afterwards, so with a filter all records have to be found.
         search: dict[str, Any] = {"query": op.query, "ids": ids}
         search["k"] = max(1, len(ids) if op.filter else op.offset + op.limit)
         if self._preferences_of is not None:
@@ -179,7 +179,7 @@ class EpicStore(OpenCollection, BaseStore):
         return search
 
     def _found(self, op: SearchOp, matched: Matches) -> list[SearchItem]:
-        """Return the page of a search: the _matches, then items without an embedding."""
+        """Return the page of a search: the matches, then items without an embedding."""
         with decoding(self.path):
             best = [_item_of(match.record, match.score) for match in matched]
         found = [item for item in best if _passes(item.value, op)]
@@ -323,7 +323,7 @@ def _passes(value: Mapping[str, Any], op: SearchOp) -> bool:
 
 
 def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
-    """Tell whether a namespace begins or ends with a path, in which "*" _matches any label."""
+    """Tell whether a namespace begins or ends with a path, in which "*" matches any label."""
     path = tuple(condition.path)
     if condition.match_type not in ("prefix", "suffix"):
         raise InvalidInputError(f"Namespaces are matched by 'prefix' or 'suffix', not {condition.match_type!r}.")

@@ -9,6 +9,13 @@ from epic_memory.errors import InvalidInputError
 
 T = TypeVar("T")
 
+# How to make what is wanted, by its name.
+_HINTS = {
+    "Documents": ": Document(page_content=...)",
+    "nodes": ": TextNode(text=...)",
+    "metadatas": ": give a mapping for each",
+}
+
 
 def several(given: Iterable[T], kind: type[T] | tuple[type[T], ...], what: str) -> Iterator[T]:
     """Return an iterator over several values, each of which is checked when it comes.
@@ -29,5 +36,5 @@ def several(given: Iterable[T], kind: type[T] | tuple[type[T], ...], what: str) 
 def checked(value: object, kind: type[T] | tuple[type[T], ...], what: str) -> T:
     """Return a value of this kind; `what` names several of them."""
     if not isinstance(value, kind):
-        raise InvalidInputError(f"Expected {what}, found {type(value).__name__}.")
+        raise InvalidInputError(f"Expected {what}, found {type(value).__name__}{_HINTS.get(what, '')}.")
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,8 +48,7 @@ class Key:
 
     def __post_init__(self) -> None:
         if self.vector is not None:
-            size = len(self.vector) if isinstance(self.vector, Sized) else 0
-            object.__setattr__(self, "vector", checked_vector(self.vector, size, "it", "An embedding"))
+            object.__setattr__(self, "vector", checked_vector(self.vector, None, "it", "An embedding"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -193,22 +193,18 @@ def test_a_user_who_comes_twice_at_once_is_prepared_once() -> None:
     assert encoder.texts[WINE] == 1
 
 
-def test_no_run_takes_the_undecided_documents_of_another_away(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_last_run_left_undecided_is_there_whatever_its_preferences(caplog: pytest.LogCaptureFixture) -> None:
     def stalls(asked: Asked) -> None:
         raise LMError("It stalled.")
 
     lm = Scripted(stalls)
     keep, stew, train = transformer(lm), Document("red wine 0", id="a"), Document("night train 0", id="b")
     with caplog.at_level(logging.WARNING, logger="epic_langchain"):
-        assert keep.batch([[stew], [train]]) == [[], []]
-    assert sorted(ids(keep.undecided)) == ["a", "b"]
-    assert "1 documents are undecided" in caplog.text and "It stalled" in caplog.text
-    assert keep.invoke([stew], preferences=[WINE]) == []
-    assert len(keep.undecided) == 2
+        assert keep.invoke([stew, train]) == [] and keep.undecided == [stew, train]
+    assert "2 documents are undecided" in caplog.text and "It stalled" in caplog.text
+    assert keep.invoke([stew], preferences=["red"]) == [] and keep.undecided == [stew]
     lm.hook = None
-    assert ids(keep.invoke([train])) == ["b"]
-    assert keep.undecided == [stew]
-    assert len(keep.invoke(keep.undecided)) == 1
+    assert len(keep.invoke(keep.undecided, preferences=["red"])) == 1
     assert keep.undecided == []
 
 

@@ -492,19 +492,25 @@ def test_preferences_change_the_order() -> None:
         (asked("red", mode="mmr"), {"mmr_threshold": 2}, "mmr_threshold"),
         (asked("red", mode="mmr", mmr_threshold="0.5"), {}, "mmr_threshold"),
         (asked([float("nan")] * DIMENSION), {}, "finite"),
-        (asked([1.0] * 3), {}, "The vector has 3 dimensions"),
         (asked("red"), {"preference": ["a"]}, "takes preferences=, steering=, mmr_threshold= here; not 'preference'"),
         (asked("red"), {"steering": "on"}, "steering mode"),
         (asked("red"), {"preferences": [""]}, "preference"),
         ("red", {}, "Expected a VectorStoreQuery, found str"),
     ],
-    ids=range(16),
+    ids=range(15),
 )
 async def test_a_query_that_cannot_be_is_refused(query: Any, options: dict[str, Any], match: str) -> None:
     store = EpicVectorStore(encoder())
     store.add([node(1)])
     with pytest.raises(TypeError if "preference" in options else InvalidInputError, match=match):
         await both(store, "query", query, **options)
+
+
+async def test_an_embedding_of_another_model_is_refused() -> None:
+    store = EpicVectorStore(encoder())
+    store.add([node(1)])
+    with pytest.raises(EncoderMismatchError, match=r"embedding of 3 dimensions.*embed_model"):
+        await both(store, "query", asked([1.0] * 3))
 
 
 # removing, and getting

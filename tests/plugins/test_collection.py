@@ -209,22 +209,25 @@ NO_VECTORS = {
     "infinite": [float("inf")] * DIMENSION,
     "two": [[1.0] * DIMENSION],
     "a number": 5,
+    "an array of nothing": np.array(5.0),
     "a text": "red",
     "texts": ["red"] * DIMENSION,
     "empty": [],
 }
+OTHER_DIMENSIONS = ("short", "long", "empty")
 
 
 @pytest.mark.parametrize("name", NO_VECTORS)
 def test_what_is_no_vector_is_refused(collection: Collection, name: str) -> None:
     vector: Any = NO_VECTORS[name]
-    if name in ("NaN", "two", "a number", "a text"):
+    if name in ("NaN", "two", "a number", "an array of nothing", "a text"):
         with pytest.raises(InvalidInputError, match="vector"):
             nearest(collection, vector)
     collection.add([record(1)])
-    with pytest.raises(InvalidInputError, match="vector"):
+    refused, said = (EncoderMismatchError, "embed_model") if name in OTHER_DIMENSIONS else (InvalidInputError, "vector")
+    with pytest.raises(refused, match=said):
         nearest(collection, vector)
-    if name not in ("short", "long", "empty"):
+    if name not in OTHER_DIMENSIONS:
         with pytest.raises(InvalidInputError, match="An embedding must be a list of"):
             Key(vector=vector)
         return
@@ -247,6 +250,11 @@ async def test_bad_options_of_a_search_are_refused(collection: Collection, optio
     collection.add([record(1)])
     with pytest.raises(InvalidInputError, match=match):
         await both(collection, "search", **{"query": "red", **options})
+
+
+async def test_a_search_takes_no_option_that_it_does_not_know(collection: Collection) -> None:
+    with pytest.raises(TypeError, match=r"takes embedding=, where=, ids=.*not 'id'"):
+        await both(collection, "search", "red", id=["r1"])
 
 
 async def test_sync_and_async_are_the_same_and_an_embedding_is_steered_as_its_text_is(collection: Collection) -> None:
@@ -588,7 +596,7 @@ async def test_another_encoder_is_refused(path: Path) -> None:
             for call in (("search", "red"), ("search", "night"), ("add", [record(1, "anew")]), ("add", [record(99)])):
                 with pytest.raises(EncoderMismatchError):
                     await both(made, *call)
-            with pytest.raises(InvalidInputError, match="vector has 3 dimensions"):
+            with pytest.raises(EncoderMismatchError, match="embedding of 3 dimensions"):
                 nearest(made, [1.0] * 3)
             assert made.get(["r1"]) == [record(1, n=1)]
     assert path.read_bytes() == before

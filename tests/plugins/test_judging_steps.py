@@ -354,7 +354,7 @@ def test_arguments_that_cannot_be_are_errors(plugin: Plugin, arguments: dict[str
         ("red\0wine", "broken", "101 .*broken.*NUL"),
         ("red wine \ud800", "broken", "101 .*broken"),
         ("red wine", "a\0b", r"101 .*a\\x00b.*NUL"),
-        (None, "", r"Expected (Documents|nodes), found"),
+        (None, "", r"Expected (Documents|nodes), found NoneType: (Document|TextNode)\("),
     ],
 )
 async def test_what_is_no_document_or_text_is_refused_before_anything_is_asked(

@@ -162,12 +162,12 @@ def taus_for_recall(encoder: object, recall: float) -> tuple[float, float] | Non
 
 
 def checked_vector(
-    vector: Sequence[float] | FloatArray, dimension: int, of: object, what: str = "A vector to search for"
+    vector: Sequence[float] | FloatArray, dimension: int | None, of: object, what: str = "A vector to search for"
 ) -> FloatArray:
     """Return a vector of numbers as a float32 unit vector, shape `(d,)`; a zero vector stays zero.
 
     Raises:
-        InvalidInputError: for another dimension than `dimension`, or numbers that are not finite.
+        InvalidInputError: for another dimension than `dimension`, unless that is None, or numbers that are not finite.
     """
     try:
         array = np.asarray(vector, dtype=np.float64)
@@ -176,7 +176,7 @@ def checked_vector(
     norm = float(np.linalg.norm(array)) if array.ndim == 1 else np.nan
     if not np.isfinite(norm):
         raise InvalidInputError(f"{what} must be a list of finite numbers.")
-    if len(array) != dimension:
+    if dimension is not None and len(array) != dimension:
         raise InvalidInputError(
             f"The vector has {len(array)} dimensions, those of {of} have {dimension}. Embed it with the model that was"
             " used there."

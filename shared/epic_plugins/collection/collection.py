@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection as Several
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from epic_memory.types.modes import Mode, checked_mode
 from epic_plugins.collection.file import CollectionFile
 from epic_plugins.collection.loaded import Condition, LoadedCollection, Match, Matches
 from epic_plugins.tables import Key, Record, Records, keys_of
+from epic_plugins.wrong_arguments import check_options
 
 __all__ = ["Collection", "Condition", "Key", "Match", "Matches", "Record", "holds_memory"]
 
@@ -205,11 +206,7 @@ class Collection(CollectionFile):
         made = described(self.encoder) if every else None
         for key in every:
             if key.vector is not None and len(key.vector) != self.encoder.dimension:
-                raise EncoderMismatchError(
-                    f"There is an embedding of {len(key.vector)} dimensions, and {self.encoder.name} makes"
-                    f" {self.encoder.dimension}. Use the same embedding model (embed_model) for the store and for the"
-                    " index over it."
-                )
+                raise _other_dimension(key.vector, f"{self.encoder.name} makes {self.encoder.dimension}")
         vectors = np.asarray([vector_of[key.text] if key.vector is None else key.vector for key in every], np.float32)
         codes = packed(vectors) if every else []
         with self._lock:
@@ -299,8 +296,9 @@ class Collection(CollectionFile):
             **how: What else there is to say, see `How`.
 
         Raises:
-            InvalidInputError: for a k below 1, an unknown mode, or an embedding of another dimension.
-            EncoderMismatchError: if the vectors are another encoder's.
+            InvalidInputError: for a k below 1, an unknown mode, or an embedding that is none.
+            EncoderMismatchError: if the vectors are another encoder's, or the embedding has another dimension.
+            TypeError: for another argument.
         """
         return run(self._search(query, k, how), Clock())
 
@@ -309,6 +307,7 @@ class Collection(CollectionFile):
         return await arun(self._search(query, k, how), Clock())
 
     def _search(self, query: str | None, k: int, how: How) -> Effects[Matches]:
+        check_options(how, tuple(How.__annotations__))
         checked_k(k)
         steering, preferences = how.get("steering"), how.get("preferences")
         mode = self.steering if steering is None else checked_mode(steering)
@@ -320,10 +319,9 @@ class Collection(CollectionFile):
             vector: FloatArray = (yield Embed(self.encoder, [text], "embedding", query=True))[0]
         else:
             with self._searching(checked=False):
-                dimension = self._loaded.dimension
-                if dimension is None:  # an empty collection: any vector will do
-                    dimension = len(embedding) if isinstance(embedding, Sized) else 0
-                vector = checked_vector(embedding, dimension, self.path or "this vector store")
+                vector, dimension = checked_vector(embedding, None, "it"), self._loaded.dimension
+                if dimension is not None and len(vector) != dimension:  # an empty collection takes any vector
+                    raise _other_dimension(vector, f"those of {self.path or 'this vector store'} have {dimension}")
                 if not self._loaded.vectors:  # an empty collection has no dimension to steer in
                     return Matches([], vector)
         chosen = tuple(preference for preference in chosen if not preference.expired)
@@ -358,6 +356,13 @@ def holds_memory(path: Path) -> bool:
             return bool(store.namespaces())
     except EpicError:
         return True
+
+
+def _other_dimension(given: Sequence[float] | FloatArray, right: str) -> EncoderMismatchError:
+    return EncoderMismatchError(
+        f"There is an embedding of {len(given)} dimensions, and {right}. Use the same embedding model (embed_model) for"
+        " the store and for the index over it."
+    )
 
 
 def _preferences(preferences: Iterable[str | Preference]) -> tuple[Preference, ...]:
