@@ -26,10 +26,12 @@ from epic_memory.types.weights import StageWeights
 # By words: the share of an expansion's phrase that is stated, or denied.
 EXPANDED = ("follows_said", "follows_denied", "breaks_said", "breaks_denied")
 MEASURES = (
-    # Cosines with the preference, and with the nearest of its phrases.
-    "preference", "phrase",
+    # Cosines with the preference, with the nearest of its phrases, and with the lexicon's groups.
+    "preference", "phrase", "group", "no_group",
     # Words, weighted by rarity: the share of the preference's, of the best phrase's, of all phrases' on average.
     "words", "phrase_words", "phrases_words",
+    # Words of the lexicon: kinds, and these and alternatives for the length of the text.
+    "kinds", "density",
     # Words that occur only as names, and not so in the preference: a film called "The Bees".
     "names_only",
     # Properties of the preference and of the text.
@@ -62,6 +64,7 @@ _TITLED = re.compile(r"(?:(?:The|An?) )?(\w+)[^.\n]{0,60}[.\n]\s*(?:(?:The|An?) 
 class VerificationWeights(StageWeights):
     """Numbers in the measures of a pair, and of what is made of the fitted chances (`verifier.json`)."""
 
+    dense: int  # with one word of the lexicon for this many characters, the density of a text is 1
     surest: float  # log-odds of the stance from which more are no further evidence
     note: int  # a text of at most this many words is a note, unless it is a stub: "The Bees. The Bees may refer to:"
     telling: float  # Idf at which a phrase of the expansion counts fully; phrases with less count in proportion
@@ -207,6 +210,7 @@ def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[Floa
     phrases, own = len(sides.phrases), len(sides.vectors)
     near = np.stack([sides.keys @ chunk.vector for chunk in chunks]).astype(np.float64)
     phrase = near[:, :phrases].max(axis=1, initial=-1.0) if phrases else np.zeros(len(chunks))
+    group = near[:, phrases:own].max(axis=1) if own > phrases else np.zeros(len(chunks))
     follows = highest_two(near[:, own : own + sides.follows])
     breaks = highest_two(near[:, own + sides.follows :])
     by_side = by_cosines(sides, near[:, :own])
@@ -218,6 +222,8 @@ def measured(wanted: Wanted, chunks: Sequence[Chunk], preferences: Sequence[Floa
             [
                 chunk.vector @ preference,
                 phrase[row],
+                group[row],
+                own == phrases,
                 *_by_words(wanted, chunk, words.plain | words.negated),
                 sides.aspects.firmness,
                 chunk.length,
@@ -288,13 +294,17 @@ def _shares_of_phrases(wanted: Wanted, words: Words) -> list[float]:
 def _by_words(wanted: Wanted, chunk: Chunk, words: AbstractSet[str]) -> list[float]:
     """Return the part of `MEASURES` from "words" to "names_only"."""
     if not words:
-        return [0.0] * 4
+        return [0.0] * 6
     shares = [_share(phrase, words) for phrase in wanted.phrases]
     found = {word for phrase in wanted.phrases for word in phrase if word in words}
+    liked_kinds, avoided_kinds, liked_instead, avoided_instead = wanted.sides.kinds
+    kinds, instead = words & (liked_kinds | avoided_kinds), words & (liked_instead | avoided_instead)
     return [
         _share(wanted.words, words),
         max(shares, default=0.0),
         sum(shares) / max(1, len(shares)),
+        math.log1p(len(kinds)),
+        min(1.0, VerificationWeights.shipped().dense * len(kinds | instead) / len(chunk.text)),
         sum(word not in chunk.lower | wanted.names for word in found) / len(found) if found else 0.0,
     ]
 
