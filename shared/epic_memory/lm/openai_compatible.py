@@ -188,7 +188,7 @@ class OpenAICompatibleLM(LimitedLM):
         """Return the settings to leave out from now on, if the server refused one of them or its form; else None."""
         if status not in (400, 422, 500, 501):
             return None
-        said = re.sub(r"\\+u[0-9a-f]{4}", " ", said[:_MOST_SAID].lower())
+        said = re.sub(r"(?<!\\)\\+u[0-9a-f]{4}", " ", said[:_MOST_SAID].lower())
         # Some servers report an unknown response format as an error of their own.
         if status == 500 and not _names("response_format", said):
             return None
