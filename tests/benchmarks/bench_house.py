@@ -29,14 +29,14 @@ PACKAGES = (
 )
 PLUGINS = ("epic_langchain", "epic_llamaindex")
 ALLOWED = {
-    "lines of epic_memory": 22_270,
-    "lines of epic_scale": 2_897,
-    "lines of all packages": 60_180,
-    "lines of tests": 54_840,
-    "lines of benchmarks": 6_500,
+    "lines of epic_memory": 20_890,
+    "lines of epic_scale": 2_870,
+    "lines of all packages": 58_600,
+    "lines of tests": 44_630,
+    "lines of benchmarks": 6_055,
     "public members of EpicMemory": 30,
     "most parameters of a method": 6,
-    "words of the docs": 21_710,
+    "words of the docs": 21_705,
 }
 """The most that each may have: lowered with every change that makes the project smaller; raised for a new feature."""
 
