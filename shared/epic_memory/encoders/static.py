@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,6 @@ from epic_memory.encoders.base import Calibration
 from epic_memory.encoders.wordpiece import WordPiece
 from epic_memory.errors import EncoderError
 from epic_memory.types import FloatArray
-
-if TYPE_CHECKING:
-    from epic_memory.encoders.multilingual import Unigram
 
 BUNDLED_NAME = "epic-static-v1"
 BUNDLED = Path(__file__).parent.parent / "data" / "static_encoder"
@@ -56,7 +53,7 @@ class StaticEncoder:
             weights = arrays.get("weights")
             self._weights = None if weights is None else weights.astype(np.float32)
             self._rows = arrays.get("mapping")
-            self._tokenizer: WordPiece | Unigram = WordPiece(description)
+            self._tokenizer: _Tokenizer = WordPiece(description)
         except Exception as error:
             raise EncoderError(f"Cannot load a model2vec model from {folder}: {error}") from error
         self.name = BUNDLED_NAME if path is None else f"model2vec:{folder.name}"
@@ -127,6 +124,16 @@ class StaticEncoder:
     async def aencode(self, texts: Sequence[str]) -> FloatArray:
         """Return embeddings as `encode` does, in a worker thread."""
         return await asyncio.to_thread(self.encode, texts)
+
+
+class _Tokenizer(Protocol):
+    """A tokenizer: texts in, ids of at most `longest` tokens each out."""
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of what the vocabulary does not hold, if there is one."""
+
+    def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]: ...
 
 
 def recall_taus_in(config: Mapping[str, Sequence[float]]) -> dict[float, tuple[float, float]]:

@@ -177,7 +177,7 @@ class LimitedLM(ABC):
     def __init__(self, name: str, *, concurrency: int, context: int | None) -> None:
         self.name = name
         self.concurrency = checked_whole(concurrency, "concurrency", 1)
-        self.context = None if context is None else checked_whole(context, "context", 256)
+        self.context = None if context is None else checked_whole(context, "context, in tokens,", 256)
         # A model of a server sets its clients.
         self._clients: LoopClients[Any] | None = None
         self._threads = threading.BoundedSemaphore(concurrency)

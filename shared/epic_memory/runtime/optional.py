@@ -29,7 +29,7 @@ def imported_later(package: str, modules: Mapping[str, str]) -> tuple[Callable[[
     """Return the `__getattr__` of a package that imports a name when it is first used, and its `__dir__`.
 
     Args:
-        package: The name of the package.
+        package: The name of the package, which lists its names in `__all__`.
         modules: The module of the package that defines it, by each name.
     """
 
@@ -40,4 +40,4 @@ def imported_later(package: str, modules: Mapping[str, str]) -> tuple[Callable[[
         setattr(sys.modules[package], name, value)
         return value
 
-    return attribute, lambda: sorted({*(name for name in vars(sys.modules[package]) if name[0] != "_"), *modules})
+    return attribute, lambda: sorted(sys.modules[package].__all__)
