@@ -121,10 +121,8 @@ class EmbeddedVerifier(BaseVerifier):
         self.language = language
         # Verdicts are stored with this name, so it contains the threshold.
         self.name = EMBEDDED if threshold == DEFAULT_THRESHOLD else f"{EMBEDDED}/{threshold!r}"
-        bundled = encoder.name == BUNDLED_NAME
-        self._weights = shipped_weights("static" if bundled else "other")
-        # Other encoders take a while for each text.
-        self._looks_beside = bundled
+        self._looks_beside = encoder.name == BUNDLED_NAME  # others take a while for each text
+        self._weights = shipped_weights("static" if self._looks_beside else "other")
         self._known: dict[_Key, Wanted] = {}
 
     def verify(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
